@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from django_delayq._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from django_delayq.control.jobs import jobs
+    from django_delayq.control.queues import queue, queues
     from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
     from django_delayq.store.store import get_store
@@ -29,6 +31,9 @@ __all__ = [
     "execute_later",
     "get_job",
     "get_store",
+    "jobs",
+    "queue",
+    "queues",
 ]
 
 #: Public name -> the module it lives in. Imported at first use: pytest loads our plugin, and with it this file, in
@@ -46,6 +51,9 @@ _HOMES = {
     "execute_later": "task.by_name",
     "get_job": "task.handle",
     "get_store": "store.store",
+    "jobs": "control.jobs",
+    "queue": "control.queues",
+    "queues": "control.queues",
 }
 
 

@@ -8,11 +8,12 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
+from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
-from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
+from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
 
 def _key_here(apis: ShardApis, prefix: str) -> str:
@@ -45,6 +46,11 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.operations.reschedule(raw_id, delay_us=0)
     assert apis.operations.move(raw_id, "other")
     assert apis.operations.cancel(raw_id, token=b"a token", may_arrive=True)
+    letter = apis.inspection.dead_letter(apis.add_dead(queue="spread"))
+    assert letter is not None
+    spread = Spread(name=b"a name", length_us=HOUR, count=2)
+    job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
+    assert apis.operations.requeue_many([job], spread=spread)[0].done
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
@@ -92,7 +98,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
     for queue in ("default", "moved"):
-        assert apis.operations.pause(queue, by="ann")
+        assert apis.operations.pause(queue, by="ann", delay_us=DAY)
     assert apis.operations.resume("default")
     forward_stream.append(apis.shard, {"id": "an id"})
     survey = apis.store.dashboard(apis.shard.index)

@@ -1,6 +1,5 @@
 """Error summary: the stored error of an attempt in one line, for lists of jobs and for filters."""
 
-import re
 from typing import Any, NamedTuple, Self
 
 from django.utils.translation import gettext_lazy as _
@@ -8,10 +7,8 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.arguments import printable, short
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.store.queries.job_filter import AttemptError
 
-#: The end of a traceback: `module.Class: message`.
-_LAST_LINE = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
-_FRAME = '  File "'
 #: Most characters of a message.
 _MAX_MESSAGE = 200
 #: Names of outcomes on the pages; an attempt that ended with an exception shows its class instead.
@@ -53,15 +50,8 @@ class ErrorSummary(NamedTuple):
     @classmethod
     def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
         """Read one entry of an attempt history."""
-        lines = error.rstrip().split("\n")
-        if ending in (OutcomeKind.FAILED, OutcomeKind.RESULT_NOT_SERIALIZABLE):
-            frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
-            after = lines[frames[-1] + 1 :] if frames else lines[-1:]
-            # A message may have several lines; the first one begins with the class.
-            first = next((line for line in after if line[:1] not in ("", " ", "\t")), "")
-            if found := _LAST_LINE.fullmatch(first):
-                return cls(found[1], printable(found[2] or "")[:_MAX_MESSAGE])
-        return cls(printable(ending), printable(lines[-1].strip())[:_MAX_MESSAGE])
+        name, message = AttemptError.read(ending, error)
+        return cls(printable(name), printable(message)[:_MAX_MESSAGE])
 
     @property
     def name(self) -> str:

@@ -16,8 +16,8 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext
 
 from django_delayq.admin.arguments import DisplayedArguments, printable
-from django_delayq.admin.errors import ErrorSummary
 from django_delayq.clock import DAY_US, HOUR_US, moment_us
+from django_delayq.store.queries.job_filter import JobFilter
 from django_delayq.store.queries.job_pages import JobRow
 
 #: A row's position in its list: score and member.
@@ -173,17 +173,9 @@ class Filter:
 
         The text is searched for in the arguments without hidden values: a filter must not reveal them.
         """
-        tests: list[Callable[[JobRow], bool]] = []
-        if self.queue and by_queue:
-            tests.append(lambda row: row.queue == self.queue)
-        if self.task:
-            tests.append(lambda row: _names_match(row.task, self.task))
-        if self.error:
-            tests.append(lambda row: _names_match(ErrorSummary.of(row.attempts).error, self.error))
-        if self.text:
-            wanted = self.text.casefold()
-            tests.append(lambda row: wanted in _search_text(row, hide).casefold())
-        return (lambda row: all(test(row) for test in tests)) if tests else None
+        store_filter = JobFilter(queue=self.queue if by_queue else "", task=self.task, error=self.error)
+        wanted = self.text.casefold()
+        return store_filter.match(*([lambda row: wanted in _search_text(row, hide).casefold()] if wanted else []))
 
 
 def write_cursor(cursor: Cursor | None) -> str:
@@ -230,13 +222,6 @@ def _one_of(*words: str) -> Callable[[str], str]:
         return text
 
     return read
-
-
-def _names_match(name: str, wanted: str) -> bool:
-    if wanted.startswith("="):
-        # Groups use the exact name, because other names may end alike.
-        return name == wanted[1:]
-    return name == wanted or name.endswith(f".{wanted}")
 
 
 def _search_text(row: JobRow, hide: Pattern[str]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq import runtime
 from django_delayq.admin.filters import Cursor, Filter
 from django_delayq.admin.page import PageContext
 from django_delayq.job.job import State
@@ -155,6 +154,18 @@ def read(page: PageContext, job_list: JobList, job_filter: Filter, *, collect_ma
     )
 
 
+def count(page: PageContext, job_list: JobList, job_filter: Filter, shard: int) -> int:
+    """Return how many jobs of one shard are within the filter's queue and times. Redis counts them without a scan."""
+    listing = page.store.lookup(shard).page(
+        job_list.state,
+        queues=job_list.queues(page, job_filter.queue),
+        count=1,
+        from_us=job_filter.from_us if job_list.timed else None,
+        to_us=job_filter.to_us if job_list.timed else None,
+    )
+    return listing.total
+
+
 def iter_batches(
     page: PageContext,
     job_list: JobList,
@@ -166,22 +177,18 @@ def iter_batches(
     before: bool = False,
 ) -> Iterator[tuple[int, JobPage]]:
     """Yield the rest of the list after a row of a shard, in batches, each with its shard; one shard after the other."""
-    queues = job_list.queues(page, job_filter.queue)
     for number in range(shard, page.store.config.shards):
-        has_more = True
-        while has_more:
-            batch = page.store.lookup(number).page(
-                job_list.state,
-                queues=queues,
-                cursor=cursor,
-                before=before,
-                count=runtime.current().bounds.batch_rows,
-                from_us=job_filter.from_us if job_list.timed else None,
-                to_us=job_filter.to_us if job_list.timed else None,
-                match=match,
-            )
-            yield number, batch
-            cursor, has_more = batch.end, batch.end is not None
+        batches = page.store.lookup(number).batches(
+            job_list.state,
+            queues=job_list.queues(page, job_filter.queue),
+            cursor=cursor,
+            before=before,
+            from_us=job_filter.from_us if job_list.timed else None,
+            to_us=job_filter.to_us if job_list.timed else None,
+            match=match,
+        )
+        yield from ((number, batch) for batch in batches)
+        cursor = None
 
 
 def _scan_shards(

@@ -47,6 +47,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),
+    "spreads": (
+        "hash",
+        "name of a spread -> its start (µs), length (µs), number of jobs and those placed so far; requeue writes it, "
+        "until all are placed; at most 100",
+    ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (
         "zset",
@@ -64,7 +69,12 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "worker_names": ("hash", "worker -> its host and process, for people; goes with its entry in workers"),
     "process_reports": ("hash", "worker or dispatcher -> its last status report (JSON); goes with its entry there"),
     "quiet_workers": ("hash", "worker -> who asked it to claim no more jobs; goes with its entry in workers"),
-    "paused": ("hash", "key of a queue's ready set -> `<moment in µs> <who paused it>`; resume removes it"),
+    "paused": (
+        "hash",
+        "key of a queue's ready set -> `<moment in µs> <who paused it>`, a byte 255 and its end (µs) if it has one; "
+        "resume and promote remove it",
+    ),
+    "pause_ends": ("zset", "queue -> when (µs) its pause ends; goes with its entry in paused"),
     "metrics": (
         "hash",
         "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",
@@ -116,6 +126,10 @@ class Keys:
     def served(self, queue: str) -> tuple[str, str, str]:
         """Return the keys with which workers serve a queue: ready, notify, recovered."""
         return self.ready(queue), self.notify(queue), self.recovered(queue)
+
+    def places(self, queue: str) -> tuple[str, str, str]:
+        """Return the keys of a queue's waiting places: scheduled, ready, recovered."""
+        return self.scheduled(queue), self.ready(queue), self.recovered(queue)
 
     def named(self, queue: str) -> dict[str, str]:
         """Return all keys of a queue, in this order, by the names that scripts have for them."""

@@ -1,15 +1,15 @@
-"""Operations: changes to one job, one queue or one worker. Called by handles, commands and the admin.
+"""Operations: changes to waiting jobs, dead letters, queues and workers. Called by handles, commands and the admin.
 
-The caller knows a job's id; its queue is in its body. So an operation on a waiting job reads the head of the body first
-and passes that queue's keys to the script. If the job moved meanwhile, it reads again, once.
+The caller knows a job's id; its queue is in its body. So an operation reads the bodies of a batch first and passes the
+keys of their queues to the script. What waits elsewhere by then is read again, once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import time_ns
-from typing import TypeVar
+from typing import Any
 
-from django_delayq.exceptions import BadSignature, KeyHeld, ShardsChanged
+from django_delayq.exceptions import BadBody, BadSignature, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.codec import (
     Head,
     decode,
@@ -22,8 +22,9 @@ from django_delayq.job.codec import (
     with_queue,
 )
 from django_delayq.job.ids import shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
+from django_delayq.job.job import Flag, Job
 from django_delayq.job.result import pack_cancelled
+from django_delayq.store.batch import BatchJob, Effect, QueueNumbers, Spread, StoredJob, read_batches
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.records import DeadLetterRecord
@@ -36,11 +37,21 @@ _PAUSE, _RESUME, _QUIET = Script("pause"), Script("resume"), Script("quiet")
 _LONGEST_NAME = 200
 #: What `reschedule` and `requeue` get if the job does not change.
 _UNCHANGED: list[Part] = [b"", b"", b""]
-T = TypeVar("T")
+_HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
+#: What one job of a batch may be refused for; the others are changed.
+_REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
+
+
+#: The job no longer waits, or is no longer that dead letter.
+_SKIPPED = Effect(done=False)
 
 
 class Operations:
-    """API of one shard for changes to single jobs, queues and workers. Each operation is atomic."""
+    """API of one shard for changes to jobs, queues and workers. Each call of a script is atomic.
+
+    The methods named `…_many` change up to 250 jobs in one call and return an effect for each. Bodies of more than
+    1 MiB in all take several calls.
+    """
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -55,58 +66,98 @@ class Operations:
         If it keeps its result, the result is that it was cancelled. Safe to repeat with the same `token`: the repeated
         call returns True too. With `may_arrive`, an enqueue of the job that arrives later is refused.
         """
+        return self.cancel_many([BatchJob(raw_id=raw_id)], token=token, may_arrive=may_arrive)[0].done
+
+    def cancel_many(self, jobs: Sequence[BatchJob], *, token: bytes = b"", may_arrive: bool = False) -> list[Effect]:
+        """Do what `cancel()` does, to up to 250 jobs."""
         keys = self._shard.keys
 
-        def run(member: bytes, queue: str, result: tuple[bytes, int]) -> tuple[bytes, bool]:
-            args: list[Part] = [member, *result, token, int(may_arrive)]
-            word = self._shard.run(_CANCEL, args, **keys.named(queue), results=keys.results(raw_id))
-            return word, word == b"CANCELLED"
+        def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
+            queues, result_keys, args = QueueNumbers(), list[str](), list[Part]()
+            for each in batch:
+                kept: tuple[bytes, int] = (b"", 0)
+                if each.head and each.body and each.head.keeps_result:
+                    kept = self._cancelled(each.job.raw_id, each.body)
+                if kept[0]:
+                    result_keys.append(keys.results(each.job.raw_id))
+                args += [queues.number(each.head), each.member, len(result_keys) if kept[0] else 0, *kept]
+            places = [place for queue in queues.numbers for place in keys.places(queue)]
+            head: list[Part] = [len(queues.numbers), token, int(may_arrive)]
+            words = self._shard.run(_CANCEL, [*head, *args], more_keys=[*places, *result_keys])
+            return [(word, Effect(done=word == b"CANCELLED")) for word in words]
 
-        def run_on(head: Head, body: bytes) -> tuple[bytes, bool]:
-            return run(
-                head.member(raw_id), head.queue, self._cancelled(raw_id, body) if head.keeps_result else (b"", 0)
-            )
+        return self._change_waiting(jobs, run, bodiless=bool(token or may_arrive))
 
-        def run_without_body() -> tuple[bytes, bool]:
-            return run(raw_id, DEFAULT_QUEUE, (b"", 0)) if token or may_arrive else (b"GONE", False)
-
-        return self._on_waiting(raw_id, run_on, otherwise=False, run_without_body=run_without_body)
-
-    def reschedule(self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None) -> int | None:
+    def reschedule(self, raw_id: bytes, *, delay_us: int = 0, due_us: int | None = None) -> int | None:
         """Give a waiting job another due time. Return it (µs), or None if the job does not wait. O(log n).
 
         A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued.
         """
-        due = f"+{delay_us}" if due_us is None else due_us
+        return self.reschedule_many([BatchJob(raw_id=raw_id, delay_us=delay_us, due_us=due_us)])[0].due_us
 
-        def run_on(head: Head, body: bytes) -> tuple[bytes, int | None]:
-            args = [head.member(raw_id), due, self._head_start_ms, *self._delayed(raw_id, head, body)]
-            word, at_us = self._shard.run(_RESCHEDULE, args, **self._shard.keys.named(head.queue))
-            return word, at_us if word == b"RESCHEDULED" else None
+    def reschedule_many(self, jobs: Sequence[BatchJob]) -> list[Effect]:
+        """Do what `reschedule()` does, to up to 250 jobs, each with a time of its own."""
 
-        return self._on_waiting(raw_id, run_on, otherwise=None)
+        def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
+            queues, args = QueueNumbers(), list[Part]()
+            for each in batch:
+                assert each.head and each.body is not None
+                delayed = self._delayed(each.job.raw_id, each.head, each.body)
+                # Last: the body that replaces it if it becomes ready.
+                args += [queues.number(each.head), each.member, each.job.due, *delayed, b""]
+            places = [place for queue in queues.numbers for place in keys.named(queue).values()]
+            replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places)
+            return [
+                (word, Effect(done=True, due_us=due_us) if word == b"RESCHEDULED" else _SKIPPED)
+                for word, due_us in _pairs(replies)
+            ]
+
+        keys = self._shard.keys
+        return self._change_waiting(jobs, run)
 
     def move(self, raw_id: bytes, queue: str) -> bool:
         """Move a waiting job to another queue; it keeps its due time or rank. False: it does not wait. O(log n).
 
         Raises `BadSignature` if bodies are signed and the signature of this one is missing or wrong.
         """
+        return _or_raise(self.move_many([BatchJob(raw_id=raw_id)], queue)).done
+
+    def move_many(self, jobs: Sequence[BatchJob], queue: str) -> list[Effect]:
+        """Do what `move()` does, to up to 250 jobs."""
         keys = self._shard.keys
 
-        def run_on(head: Head, body: bytes) -> tuple[bytes, bool]:
-            moved = self._signer.resign(raw_id, body, lambda unsigned: with_queue(unsigned, queue))
-            word = self._shard.run(
-                _MOVE,
-                [head.member(raw_id), body, moved],
-                **keys.named(head.queue),
-                to_scheduled=keys.scheduled(queue),
-                to_ready=keys.ready(queue),
-                to_recovered=keys.recovered(queue),
-                to_notify=keys.notify(queue),
+        def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
+            queues, args, refused = QueueNumbers(), list[Part](), dict[int, Effect]()
+            for number, each in enumerate(batch):
+                assert each.body is not None
+                try:
+                    moved = self._signer.resign(
+                        each.job.raw_id, each.body, lambda unsigned: with_queue(unsigned, queue)
+                    )
+                except _REFUSALS as error:
+                    refused[number] = Effect(done=False, error=error)
+                else:
+                    args += [queues.number(each.head), each.member, each.body, moved]
+            words = iter(
+                self._shard.run(
+                    _MOVE,
+                    args,
+                    to_scheduled=keys.scheduled(queue),
+                    to_ready=keys.ready(queue),
+                    to_recovered=keys.recovered(queue),
+                    to_notify=keys.notify(queue),
+                    more_keys=[place for name in queues.numbers for place in keys.places(name)],
+                )
+                if args
+                else ()
             )
-            return word, word == b"MOVED"
+            replies = []
+            for number in range(len(batch)):
+                word = b"REFUSED" if number in refused else next(words)
+                replies.append((word, refused.get(number) or Effect(done=word == b"MOVED")))
+            return replies
 
-        return self._on_waiting(raw_id, run_on, otherwise=False)
+        return self._change_waiting(jobs, run)
 
     def requeue(
         self, raw_id: bytes, *, died_us: int, delay_us: int = 0, change: Callable[[Job], Job] | None = None
@@ -118,38 +169,67 @@ class Operations:
         `BadBody` if it cannot be read, `ShardsChanged` if its key belongs to another shard now, and `PayloadTooLarge`
         if the changed arguments are too large.
         """
-        stored = self._shard.execute("HGET", self._shard.keys("dead_bodies"), raw_id)
-        if stored is None:
-            return None
-        letter = DeadLetterRecord.unpack(stored)
-        self._check_key(letter.extras)
-        body = letter.body
-        queue, changed = decode_head(body).queue, _UNCHANGED
-        if change is not None:
-            self._signer.verify(raw_id, body)
-            job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
-            job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
-            if self._cipher.on:
-                new = encrypt(new, raw_id=raw_id, cipher=self._cipher)
-            changed = [body, job.member, self._signer.sign(raw_id, new)]
-        args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
-        word, due_us = self._shard.run(_REQUEUE, args, **self._shard.keys.named(queue))
-        if word == b"HELD":
-            raise KeyHeld(
-                "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
-            )
-        return due_us if word == b"REQUEUED" else None
+        job = BatchJob(raw_id=raw_id, died_us=died_us, delay_us=delay_us)
+        return _or_raise(self.requeue_many([job], change=change)).due_us
+
+    def requeue_many(
+        self,
+        jobs: Sequence[BatchJob],
+        *,
+        spread: Spread | None = None,
+        change: Callable[[Job], Job] | None = None,
+    ) -> list[Effect]:
+        """Do what `requeue()` does, to up to 250 dead letters, at their due times or over a spread."""
+        keys, effects = self._shard.keys, [_SKIPPED] * len(jobs)
+        for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
+            queues, args, sent = QueueNumbers(), list[Part](), list[int]()
+            for number, stored in zip(numbers, records, strict=True):
+                if stored is None:
+                    continue
+                job, letter = jobs[number], DeadLetterRecord.unpack(stored)
+                try:
+                    self._check_key(letter.extras)
+                    head, changed = decode_head(letter.body), _UNCHANGED
+                    if change is not None:
+                        changed = self._changed(job.raw_id, letter.body, change)
+                except _REFUSALS as error:
+                    effects[number] = Effect(done=False, error=error)
+                else:
+                    args += [queues.number(head), job.raw_id, job.died_us, job.due, *changed]
+                    sent.append(number)
+            if not sent:
+                continue
+            places = [place for queue in queues.numbers for place in keys.of_queue(queue)]
+            named: list[Part] = [spread.name, spread.length_us, spread.count] if spread else [b"", 0, 1]
+            replies = self._shard.run(_REQUEUE, [self._head_start_ms, *named, *args], more_keys=places)
+            for number, (word, due_us) in zip(sent, _pairs(replies), strict=True):
+                if word == b"REQUEUED":
+                    effects[number] = Effect(done=True, due_us=due_us)
+                elif word == b"HELD":
+                    effects[number] = Effect(done=False, error=KeyHeld(_HELD))
+        return effects
 
     def discard(self, raw_id: bytes, *, died_us: int) -> bool:
         """Drop the dead letter that died at `died_us` for good. False: it is no longer that one. O(log n)."""
-        return bool(self._shard.run(_DISCARD, [raw_id, died_us]))
+        return self.discard_many([BatchJob(raw_id=raw_id, died_us=died_us)])[0].done
 
-    def pause(self, queue: str, *, by: str) -> bool:
-        """Stop claims of a queue's jobs until it is resumed; jobs still become ready. False: it was paused. O(1)."""
-        return bool(self._shard.run(_PAUSE, [_name(by)], **self._shard.keys.named(queue)))
+    def discard_many(self, jobs: Sequence[BatchJob]) -> list[Effect]:
+        """Do what `discard()` does, to up to 250 dead letters."""
+        args = [part for job in jobs for part in (job.raw_id, job.died_us)]
+        return [Effect(done=bool(dropped)) for dropped in self._shard.run(_DISCARD, args)] if args else []
+
+    def pause(self, queue: str, *, by: str, delay_us: int | None = None, until_us: int | None = None) -> bool:
+        """Stop claims of a queue's jobs until it is resumed, or until an end; jobs still become ready. O(log n).
+
+        The end is a number of µs from now, or µs since the epoch; promote ends the pause then. A paused queue gets the
+        new end, or none. False: it was paused so already.
+        """
+        ends: Part = b"" if delay_us is None else f"+{delay_us}"
+        args = [_name(by), ends if until_us is None else until_us]
+        return bool(self._shard.run(_PAUSE, args, **self._shard.keys.named(queue)))
 
     def resume(self, queue: str) -> bool:
-        """Allow claims of a queue's jobs again. Returns False if it was not paused. O(1)."""
+        """Allow claims of a queue's jobs again. Returns False if it was not paused. O(log n)."""
         return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
@@ -168,6 +248,15 @@ class Operations:
                 f"DELAYQ['SHARDS'] is {self._shards} now, so the key of this dead letter belongs to shard "
                 f"{shard_of(digest, self._shards)}: enqueue a new job and discard this one, or set SHARDS back"
             )
+
+    def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job]) -> list[Part]:
+        """Return the body that was read, and member and body of the changed job."""
+        self._signer.verify(raw_id, body)
+        job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
+        job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
+        if self._cipher.on:
+            new = encrypt(new, raw_id=raw_id, cipher=self._cipher)
+        return [body, job.member, self._signer.sign(raw_id, new)]
 
     def _delayed(self, raw_id: bytes, head: Head, body: bytes) -> list[Part]:
         """Return the body, and member and body of the same job with the delayed flag; `_UNCHANGED` if it has that."""
@@ -188,27 +277,45 @@ class Operations:
             return b"", 0
         return pack_cancelled(ended_us=time_ns() // 1_000), max(1, job.result_ttl_us // 1_000)
 
-    def _on_waiting(
+    def _change_waiting(
         self,
-        raw_id: bytes,
-        run_on: Callable[[Head, bytes], tuple[bytes, T]],
+        jobs: Sequence[BatchJob],
+        run: Callable[[Sequence[StoredJob]], list[tuple[bytes, Effect]]],
         *,
-        otherwise: T,
-        run_without_body: Callable[[], tuple[bytes, T]] | None = None,
-    ) -> T:
-        """Read the job's body and run a script with its head; again, once, if the job waits elsewhere by then."""
+        bodiless: bool = False,
+    ) -> list[Effect]:
+        """Read the bodies of jobs and run a script with their heads; again, once, for those that wait elsewhere then.
+
+        With `bodiless`, also for jobs that have no body.
+        """
+        effects, left = [_SKIPPED] * len(jobs), list(range(len(jobs)))
         for _ in range(2):
-            body = self._shard.execute("HGET", self._shard.keys("jobs"), raw_id)
-            head = try_decode_head(body)
-            if body is not None and head is not None:
-                word, result = run_on(head, body)
-            elif body is None and run_without_body is not None:
-                word, result = run_without_body()
-            else:
-                return otherwise
-            if word != b"ELSEWHERE":
-                return result
-        return otherwise
+            elsewhere = []
+            for numbers, bodies in read_batches(self._shard, "jobs", jobs, left):
+                batch: dict[int, StoredJob] = {}
+                for number, body in zip(numbers, bodies, strict=True):
+                    head = try_decode_head(body)
+                    if head is not None or (body is None and bodiless):
+                        batch[number] = StoredJob(jobs[number], body, head)
+                replies = run(list(batch.values())) if batch else []
+                for number, (word, effect) in zip(batch, replies, strict=True):
+                    effects[number] = effect
+                    if word == b"ELSEWHERE":
+                        elsewhere.append(number)
+            left = elsewhere
+        return effects
+
+
+def _or_raise(effects: Sequence[Effect]) -> Effect:
+    """Return the effect on a single job. Raises the error for which it was refused."""
+    [effect] = effects
+    if effect.error is not None:
+        raise effect.error
+    return effect
+
+
+def _pairs(replies: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+    return zip(replies[::2], replies[1::2], strict=True)
 
 
 def _name(by: str) -> bytes:

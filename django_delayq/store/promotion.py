@@ -133,7 +133,7 @@ class Promotion:
         queues = {name: decode_queue(name) for name in names}
         if invalid := [name for name, queue in queues.items() if encode_queue(queue).encode() != name]:
             keys = self._shard.keys
-            self._shard.execute_all([["ZREM", keys(noun), *invalid] for noun in ("queues", "next_due")])
+            self._shard.execute_all([["ZREM", keys(noun), *invalid] for noun in ("queues", "next_due", "pause_ends")])
         return [queue for name, queue in queues.items() if name not in invalid]
 
     def read_next_promotion(self) -> int | None:

@@ -17,6 +17,7 @@ from django_delayq.job.result import Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations import Operations
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.store.store import Store, get_store
@@ -54,6 +55,14 @@ class JobHandle:
         self._result: Result | None = None
         #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
         self.created = True
+
+    @classmethod
+    def found(cls, row: JobRow, *, backend: str | None = None) -> "JobHandle":
+        """Return the handle of a row that was read, as if it had been looked up."""
+        handle = cls(raw_id=row.raw_id, shard=row.shard, backend=backend)
+        if not row.is_cut:
+            handle._show(row)
+        return handle
 
     @property
     def id(self) -> str:
@@ -113,9 +122,8 @@ class JobHandle:
         found = self._lookup.find(
             self._raw_id, queue=known.queue if known else DEFAULT_QUEUE, member=known.member if known else b""
         )
-        self._state, self._job = found.state, found.job or known
-        self._due_us = found.moment_us if found.state in _HAS_DUE else None
-        self._result = found.result
+        self._show(found)
+        self._job = found.job or known
         if self.draft is not None and found.state is State.GONE:
             self._state = State.UNSENT
         return self
@@ -200,6 +208,10 @@ class JobHandle:
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} {self._state or 'not looked up'}>"
+
+    def _show(self, found: JobRow) -> None:
+        self._state, self._job, self._result = found.state, found.job, found.result
+        self._due_us = found.moment_us if found.state in _HAS_DUE else None
 
     def _known(self) -> "JobHandle":
         return self.refresh() if self._state is None else self

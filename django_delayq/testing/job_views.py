@@ -161,14 +161,21 @@ def dead(stores: Sequence[Store], *, now_us: int) -> list[EnqueuedJob]:
 
 
 def next_due_us(stores: Sequence[Store]) -> int | None:
-    """Return when the next job becomes due (µs since the epoch), or None."""
+    """Return when the next job becomes due or the next pause ends (µs since the epoch), or None."""
     due = [
         row.moment_us
         for store in stores
         for shard in store.shards
         for row in store.lookup(shard.index).page(State.SCHEDULED, queues=shard.read_queues(), count=1).rows
     ]
-    return min(due, default=None)
+    pauses = [
+        state.paused.until_us
+        for store in stores
+        for shard in store.shards
+        for state in store.dashboard(shard.index).snapshot().queues.values()
+        if state.paused and state.paused.until_us is not None
+    ]
+    return min(due + pauses, default=None)
 
 
 def _views(stores: Sequence[Store], state: State, now_us: int) -> list[EnqueuedJob]:

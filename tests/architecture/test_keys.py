@@ -93,7 +93,9 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
                 of_one = noun in PER_JOB or (noun in PER_QUEUE and key_name != "notify")
                 assert bool(queue) == of_one, f"{name}.lua: {key_name} is {key}"
             # A page is of any place.
-            others = {"page": {"leases", "dead_letters"}, "settle_and_claim": PER_JOB}.get(name, set())
+            others = {"page": {"leases", "dead_letters"}}.get(name, set())
+            if name in ("settle_and_claim", "cancel"):
+                others = PER_JOB
             assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
         *("enqueue", "promote", "settle_and_claim", "heartbeat", "reclaim", "cancel", "reschedule"),

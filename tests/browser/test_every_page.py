@@ -61,7 +61,7 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
 def test_confirm_page_and_progress_page(
     list_name: str, action: str, window: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    bounds(action_seconds=-1.0)
+    bounds(action_seconds=-1.0, changed_jobs=1)
     stock.fill(scheduled=200)
     # Keeps the progress page from continuing by itself.
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
@@ -81,7 +81,7 @@ def test_confirm_page_and_progress_page(
 def test_page_that_offers_to_continue_an_action(
     window: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    bounds(action_seconds=-1.0)
+    bounds(action_seconds=-1.0, changed_jobs=1)
     stock.fill(scheduled=200)
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
     window.open(page("scheduled"))

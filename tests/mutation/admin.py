@@ -11,11 +11,11 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a continued action changes the job at which Redis failed once more",
         "admin/actions/run.py",
-        """        action_request.advance(shard, cursor)
-        result = _apply(page, action_request, target, parameters) if target else None
+        """        action_request.advance(next_shard, cursor)
+        results = _apply(page, action_request, shard, targets, parameters)
 """,
-        """        result = _apply(page, action_request, target, parameters) if target else None
-        action_request.advance(shard, cursor)
+        """        results = _apply(page, action_request, shard, targets, parameters)
+        action_request.advance(next_shard, cursor)
 """,
     ): ("tests/admin/actions/test_long_actions.py",),
     at(

@@ -1,4 +1,4 @@
-"""Planted bugs of the queues, each with the tests of which at least one must fail."""
+"""Planted bugs of queues and of batches of jobs, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, Mutation
 
@@ -6,7 +6,63 @@ at = Mutation.at
 NAMES = "tests/integration/store/queries/test_queue_names.py"
 LISTENER = "tests/integration/worker/test_queue_listener.py"
 
+BATCHES = "tests/integration/store/operations/test_batches.py"
+PAUSE = "tests/integration/store/operations/test_pause.py"
+SPREAD = "tests/integration/store/operations/test_spread.py"
+ADMIN_SPREAD = "tests/admin/actions/test_failed_jobs.py"
+RESCHEDULE_LUA, REQUEUE_LUA = "store/lua/reschedule.lua", "store/lua/requeue.lua"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "all jobs of a batch are cancelled in the first queue",
+        "store/lua/cancel.lua",
+        "FIXED + 3 * (tonumber(ARGV[i]) - 1)",
+        "FIXED",
+    ): (BATCHES,),
+    at(
+        "all jobs of a batch are rescheduled in the first queue",
+        RESCHEDULE_LUA,
+        "FIXED + 4 * (tonumber(ARGV[i]) - 1)",
+        "FIXED",
+    ): (BATCHES,),
+    at("a batch is not cut by its bytes", "store/batch.py", "if batch and spent + size > _MAX_BYTES:", "if False:"): (
+        BATCHES,
+    ),
+    at("a spread begins anew with each call", REQUEUE_LUA, "if not stored or #stored ~= 32", "if true"): (SPREAD,),
+    at(
+        "a spread makes up for places that passed",
+        REQUEUE_LUA,
+        "math.max(began, now - math.floor(placed * length / count))",
+        "began",
+    ): (SPREAD,),
+    at(
+        "a pause ends a microsecond late",
+        PROMOTE,
+        "if ends and tonumber(ends) <= now then",
+        "if ends and tonumber(ends) < now then",
+    ): (PAUSE,),
+    at(
+        "the dispatcher oversleeps the end of a pause",
+        PROMOTE,
+        "if pause_end[2] then wake = math.min(wake, tonumber(pause_end[2])) end\n",
+    ): (PAUSE,),
+    at(
+        "a pause that ends soon does not wake the dispatcher",
+        "store/lua/pause.lua",
+        "if ends < (tonumber(promotion or '') or math.huge) then push_notification(notify_dispatcher) end\n",
+    ): (PAUSE,),
+    at(
+        "the end of a pause notifies no worker",
+        PROMOTE,
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then notify_workers(KEYS[base + 3]) end",
+    ): (PAUSE,),
+    at("unfinished spreads are never forgotten", REQUEUE_LUA, "local SPREADS = 100", "local SPREADS = 1000"): (SPREAD,),
+    at(
+        "the spread of each shard is for the jobs of all shards",
+        "admin/actions/run.py",
+        "action_request.shard_counts.get(str(shard), 0)",
+        "action_request.count",
+    ): (ADMIN_SPREAD,),
     at(
         "a retry does not list its queue",
         EXCHANGE,
@@ -23,8 +79,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a queue with ready jobs is removed",
         PROMOTE,
-        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
-        "if false then",
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then\n",
+        "if false then\n",
     ): (NAMES,),
     at(
         "a queue with a running job is removed from the list",
@@ -75,6 +131,6 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a cancelled job leaves its queue listed as due",
         "store/lua/cancel.lua",
-        "  index_due(scheduled)\n",
+        "    if place == scheduled then index_due(scheduled) end\n",
     ): (NAMES,),
 }

@@ -82,7 +82,7 @@ FIRST = [
     at(
         "a requeue ignores the time of death",
         REQUEUE,
-        " or tonumber(score) ~= died",
+        " or tonumber(score) ~= tonumber(died)",
     ),
     at(
         "a crashed job is claimed among others",
@@ -230,7 +230,7 @@ MORE = [
     ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
-    at("discard ignores the time of death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
+    at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
     at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),

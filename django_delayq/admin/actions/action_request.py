@@ -53,6 +53,8 @@ class ActionRequest:
     #: How far counting, and then the action, went through the matching jobs.
     shard: int = 0
     cursor_text: str = ""
+    #: Shard -> jobs counted there; empty if Redis counted them without a scan.
+    shard_counts: dict[str, int] = field(default_factory=dict)
     #: Rows read while counting.
     scanned: int = 0
     #: ActionResult -> number of jobs.

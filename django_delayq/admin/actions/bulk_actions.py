@@ -1,7 +1,6 @@
-"""Bulk actions: one table of what people can do to jobs, with the effect on one job and the sentences about it."""
+"""Bulk actions: one table of what people can do to jobs, with the effect on a batch and the sentences about it."""
 
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -13,6 +12,7 @@ from django_delayq.admin.actions import forms
 from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import Job
+from django_delayq.store.batch import BatchJob, Effect
 from django_delayq.store.operations import Operations
 
 
@@ -74,42 +74,52 @@ class BulkAction:
     success_text: Any
     #: The form on the confirm page.
     form_class: type[forms.ActionForm] = forms.ActionForm
-    #: Changes one job; returns None or False if it no longer can. The parameters include Redis's time as `now_us`.
-    change: Callable[[Operations, Target, Parameters], Any]
+    #: Changes up to 250 jobs of a shard in one call. The parameters include Redis's time as `now_us`.
+    change: Callable[[Operations, Sequence[Target], Parameters], Sequence[Effect]]
     #: Nobody can undo it.
     destructive: bool = False
 
-    def apply(self, operations: Operations, target: Target, parameters: Parameters) -> ActionResult:
-        """Change one job."""
-        try:
-            changed = self.change(operations, target, parameters)
-        except tuple(_RESULTS) as error:
-            return next(result for kind, result in _RESULTS.items() if isinstance(error, kind))
-        return ActionResult.SKIPPED if changed is None or changed is False else ActionResult.DONE
+    def apply(
+        self, operations: Operations, targets: Sequence[Target], parameters: Parameters
+    ) -> Sequence[ActionResult]:
+        """Change up to 250 jobs of a shard; return what was done to each."""
+        return [_result(effect) for effect in self.change(operations, targets, parameters)]
 
 
-def _reschedule(operations: Operations, target: Target, parameters: Parameters) -> Any:
-    # A shift counts from the moment that the person saw, so a repeated request shifts once.
-    due_us = parameters["due_us"] if "due_us" in parameters else target.moment_us + parameters["shift_us"]
-    return operations.reschedule(target.raw_id, due_us=max(due_us, parameters["now_us"]))
+def _result(effect: Effect) -> ActionResult:
+    if effect.error is not None:
+        return next(result for kind, result in _RESULTS.items() if isinstance(effect.error, kind))
+    return ActionResult.DONE if effect.done else ActionResult.SKIPPED
 
 
-def _retry(operations: Operations, target: Target, parameters: Parameters) -> Any:
-    delay_us = random.randrange(parameters["spread_us"]) if "spread_us" in parameters else 0
+def _jobs(targets: Sequence[Target], **times: Any) -> Sequence[BatchJob]:
+    return [BatchJob(raw_id=target.raw_id, died_us=target.moment_us, **times) for target in targets]
+
+
+def _reschedule(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     if "due_us" in parameters:
-        delay_us = max(0, parameters["due_us"] - parameters["now_us"])
-    return operations.requeue(target.raw_id, died_us=target.moment_us, delay_us=delay_us)
+        return operations.reschedule_many(_jobs(targets, due_us=parameters["due_us"]))
+    # A shift counts from the moment that the person saw, so a repeated request shifts once.
+    shift_us = parameters["shift_us"]
+    return operations.reschedule_many(
+        [BatchJob(raw_id=target.raw_id, due_us=target.moment_us + shift_us) for target in targets]
+    )
 
 
-def _edit(operations: Operations, target: Target, parameters: Parameters) -> Any:
+def _retry(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
+    jobs = _jobs(targets, due_us=parameters.get("due_us"))
+    return operations.requeue_many(jobs, spread=parameters.get("spread"))
+
+
+def _edit(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     def change(job: Job) -> Job:
         return replace(job, args=parameters["args"], kwargs=parameters["kwargs"])
 
-    return operations.requeue(target.raw_id, died_us=target.moment_us, change=change)
+    return operations.requeue_many(_jobs(targets), change=change)
 
 
-def _cancel(operations: Operations, target: Target, _parameters: Parameters) -> Any:
-    return operations.cancel(target.raw_id)
+def _cancel(operations: Operations, targets: Sequence[Target], _parameters: Parameters) -> Sequence[Effect]:
+    return operations.cancel_many(_jobs(targets))
 
 
 _RETRIED = ngettext_lazy("Retried %(count)s", "Retried %(count)s", "n")
@@ -125,7 +135,7 @@ BULK_ACTIONS = {
             log_text=_("Made to run now"),
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
             success_text=ngettext_lazy("Made %(count)s run now", "Made %(count)s run now", "n"),
-            change=lambda operations, target, _: operations.reschedule(target.raw_id, delay_us=0),
+            change=lambda operations, targets, _: operations.reschedule_many(_jobs(targets)),
         ),
         BulkAction(
             name="reschedule",
@@ -145,7 +155,7 @@ BULK_ACTIONS = {
             confirm_text=ngettext_lazy("Move %(count)s job", "Move %(count)s jobs", "n"),
             success_text=ngettext_lazy("Moved %(count)s", "Moved %(count)s", "n"),
             form_class=forms.MoveForm,
-            change=lambda operations, target, parameters: operations.move(target.raw_id, parameters["queue"]),
+            change=lambda operations, targets, parameters: operations.move_many(_jobs(targets), parameters["queue"]),
         ),
         BulkAction(
             name="cancel",
@@ -205,7 +215,7 @@ BULK_ACTIONS = {
             log_text=_("Deleted"),
             confirm_text=ngettext_lazy("Delete %(count)s failed job", "Delete %(count)s failed jobs", "n"),
             success_text=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
-            change=lambda operations, target, _: operations.discard(target.raw_id, died_us=target.moment_us),
+            change=lambda operations, targets, _: operations.discard_many(_jobs(targets)),
             destructive=True,
         ),
     )

@@ -107,7 +107,7 @@ class RescheduleForm(_TimeForm):
 
 
 class RetryLaterForm(_TimeForm):
-    """When failed jobs are retried: all at one moment, or spread at random over minutes."""
+    """When failed jobs are retried: all at one moment, or evenly over minutes."""
 
     number_field, number_parameter = "minutes", "spread_us"
     past_text = _("That moment is past. “Retry now” makes jobs due at once.")

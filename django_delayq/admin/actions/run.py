@@ -1,14 +1,28 @@
-"""Runs an action job by job, for at most two seconds a request; the next request continues at the same place."""
+"""Runs an action batch by batch, for about two seconds a request; the next request continues at the same place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from time import monotonic
+from typing import NamedTuple
 
 from django_delayq import runtime
+from django_delayq.admin import job_lists
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, Target
 from django_delayq.admin.actions.selection import matching
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.page import PageContext
+from django_delayq.store.batch import Spread
+
+
+class _Batch(NamedTuple):
+    """Jobs of one shard, and the position after them."""
+
+    shard: int
+    targets: Sequence[Target]
+    next_shard: int
+    cursor: Cursor | None
 
 
 def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
@@ -18,39 +32,69 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
     """
     until = monotonic() + runtime.current().bounds.action_seconds
     parameters = {**action_request.parameters, "now_us": page.now_us}
-    for target, shard, cursor in _targets(page, action_request):
+    for shard, targets, next_shard, cursor in _batches(page, action_request):
+        # First: if Redis fails now, the jobs may have changed, and a continued action must not change them twice.
+        action_request.advance(next_shard, cursor)
+        results = _apply(page, action_request, shard, targets, parameters)
+        for target, result in zip(targets, results, strict=True):
+            action_request.results[result] = action_request.results.get(result, 0) + 1
+            if result is ActionResult.DONE:
+                yield target
         # The only bound of every action. The clocks of enqueuers differ, so a job that came after the count may match;
         # and a row that could not be changed stays in the list beside others.
         if action_request.handled >= action_request.count:
             break
-        # First: if Redis fails now, the job may have changed, and a continued action must not change it twice.
-        action_request.advance(shard, cursor)
-        result = _apply(page, action_request, target, parameters) if target else None
-        if target and result is ActionResult.DONE:
-            yield target
         if monotonic() > until:
             return
     action_request.finished = True
 
 
-def _apply(page: PageContext, action_request: ActionRequest, target: Target, parameters: Parameters) -> ActionResult:
-    result = ActionResult.SKIPPED
+def _apply(
+    page: PageContext, action_request: ActionRequest, shard: int, targets: Sequence[Target], parameters: Parameters
+) -> Sequence[ActionResult]:
     # A selected row may name any shard, also one that does not exist.
-    if target.shard < page.store.config.shards:
-        result = action_request.action.apply(page.store.operations(target.shard), target, parameters)
-    action_request.results[result] = action_request.results.get(result, 0) + 1
-    return result
+    if not targets or shard >= page.store.config.shards:
+        return [ActionResult.SKIPPED] * len(targets)
+    if "spread_us" in parameters:
+        name = f"{action_request.nonce} {shard}".encode()
+        count = max(1, _count(page, action_request, shard))
+        parameters = {**parameters, "spread": Spread(name=name, length_us=parameters["spread_us"], count=count)}
+    return action_request.action.apply(page.store.operations(shard), targets, parameters)
 
 
-def _targets(page: PageContext, action_request: ActionRequest) -> Iterator[tuple[Target | None, int, Cursor | None]]:
-    """Yield each job with the position after it, and after each batch its end without a job."""
-    # Each selected row has one result, so their number is the position.
-    for token in action_request.rows[action_request.handled :]:
-        yield Target.read(token), 0, None
+def _count(page: PageContext, action_request: ActionRequest, shard: int) -> int:
+    """Return how many jobs of a shard the action is about."""
     if action_request.rows:
+        return sum(target.shard == shard for target in _selected(action_request))
+    if action_request.shard_counts:
+        return action_request.shard_counts.get(str(shard), 0)
+    # All jobs of the list: Redis counts them without a scan.
+    return job_lists.count(page, action_request.job_list, action_request.filter, shard)
+
+
+def _batches(page: PageContext, action_request: ActionRequest) -> Iterator[_Batch]:
+    """Yield the jobs in batches of one shard, never more of them than were confirmed."""
+    most = runtime.current().bounds.changed_jobs
+    if action_request.rows:
+        # Each selected row has one result, so their number is the position.
+        left = _selected(action_request)[action_request.handled :]
+        for shard, found in groupby(left, key=attrgetter("shard")):
+            targets = list(found)
+            for at in range(0, len(targets), most):
+                yield _Batch(shard, targets[at : at + most], 0, None)
         return
     backwards = action_request.moves_later
-    for shard, batch in matching(page, action_request, before=backwards):
-        for row in reversed(batch.rows) if backwards else batch.rows:
-            yield Target(row.raw_id, row.shard, row.moment_us), shard, row.cursor
-        yield None, shard, batch.end
+    for shard, page_of_jobs in matching(page, action_request, before=backwards):
+        rows, at = page_of_jobs.rows[::-1] if backwards else page_of_jobs.rows, 0
+        while at < len(rows) and action_request.handled < action_request.count:
+            batch = rows[at : at + min(most, action_request.count - action_request.handled)]
+            at += len(batch)
+            targets = [Target(row.raw_id, row.shard, row.moment_us) for row in batch]
+            yield _Batch(shard, targets, shard, batch[-1].cursor)
+        yield _Batch(shard, (), shard, page_of_jobs.end)
+
+
+def _selected(action_request: ActionRequest) -> list[Target]:
+    """Return the selected rows, ordered by their shard."""
+    targets = [target for token in action_request.rows if (target := Target.read(token))]
+    return sorted(targets, key=attrgetter("shard"))

@@ -44,6 +44,8 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
     for shard, batch in matching(page, action_request, before=job_list.newest_first):
         _add_to_sample(page, action_request, batch.rows[::-1] if job_list.newest_first else batch.rows)
         action_request.count += len(batch.rows)
+        counts = action_request.shard_counts
+        counts[str(shard)] = counts.get(str(shard), 0) + len(batch.rows)
         action_request.scanned += batch.scanned
         action_request.advance(shard, batch.end)
         if action_request.shard < page.store.config.shards and monotonic() > until:

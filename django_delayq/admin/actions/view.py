@@ -94,9 +94,11 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         for target in run(page, action_request):
             changed.append(target)
     except StoreError:
-        text = _("%s, then Redis failed; one more may be done.") % result_text(
-            action_request.action, action_request.results
-        )
+        facts = {
+            "result": result_text(action_request.action, action_request.results),
+            "count": runtime.current().bounds.changed_jobs,
+        }
+        text = _("%(result)s, then Redis failed; up to %(count)s more may be done.") % facts
         messages.warning(page.request, text)
         raise
     finally:

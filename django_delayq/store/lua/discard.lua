@@ -1,14 +1,17 @@
--- Discard: a dead letter is dropped for good.
+-- Discard: dead letters are dropped for good.
 -- KEYS: dead_letters, dead_bodies, dead_bytes.
--- ARGV: now, id, time of death that the caller saw (µs).
--- Returns: 1 = dropped, 0 = it is not a dead letter of that time.
--- Cost: O(log n).
-local now, id, died = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+-- ARGV: now; then per job (1 to 250): id, time of death that the caller saw (µs).
+-- Returns: per job 1 = dropped, 0 = it is not a dead letter of that time.
+-- Cost: O(log n) a job.
+local now = now_us(ARGV[1])
 
-local score = redis.call('ZSCORE', dead_letters, id)
-if not score or tonumber(score) ~= died then return 0 end
 -- Type checks (see the prelude).
-local size = redis.call('HSTRLEN', dead_bodies, id)
-redis.call('GET', dead_bytes)
-remove_dead_letters({id}, size)
-return 1
+redis.call('ZCARD', dead_letters); redis.call('HLEN', dead_bodies); redis.call('GET', dead_bytes)
+local dropped = {}
+for i = 2, #ARGV, 2 do
+  local id, died = ARGV[i], tonumber(ARGV[i + 1])
+  local score = redis.call('ZSCORE', dead_letters, id)
+  dropped[#dropped + 1] = score and tonumber(score) == died and 1 or 0
+  if dropped[#dropped] == 1 then remove_dead_letters({id}, redis.call('HSTRLEN', dead_bodies, id)) end
+end
+return dropped

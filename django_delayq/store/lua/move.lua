@@ -1,25 +1,34 @@
--- Move: a waiting job changes its queue and keeps its due time or rank.
--- KEYS: scheduled, ready, recovered, to_scheduled, to_ready, to_recovered, to_notify, claim_records, jobs, queues,
---   queues_version, next_due, notify, next_promotion, notify_dispatcher; scheduled, ready and recovered are those of
---   its queue, the keys named to_… are those of the new one.
--- ARGV: now, member, the body that the caller read, the body to write.
--- Returns: MOVED; LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in another queue, or its body
---   changed: read its body again).
--- Cost: O(log n).
-local now, member, old_body, new_body = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+-- Move: waiting jobs change their queue and keep their due time or rank.
+-- KEYS: to_scheduled, to_ready, to_recovered, to_notify, claim_records, jobs, queues, queues_version, next_due, notify,
+--   next_promotion, notify_dispatcher; then scheduled, ready and recovered of each queue that the caller read in the jobs'
+--   bodies. The keys named to_… are those of the new queue.
+-- ARGV: now; then per job (1 to 250): number of its queue, member, the body that the caller read, the body to write.
+-- Returns: per job MOVED; LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in another queue, or its
+--   body changed: read its body again).
+-- Cost: O(log n) a job.
+local now = now_us(ARGV[1])
 
-local id = string.sub(member, 1, 12)
-local place, score = waiting_place(member, scheduled, ready, recovered)
-if not place then return why_not_waiting(id) end
-if redis.call('HGET', jobs, id) ~= old_body then return 'ELSEWHERE' end
--- Type checks (see the prelude).
-check_scheduled(to_scheduled); check_ready(to_ready); redis.call('ZCARD', to_recovered)
-redis.call('ZREM', place, member)
-redis.call('HSET', jobs, id, new_body)
-if place == scheduled then
-  index_due(scheduled)
-  put_scheduled(to_scheduled, {tonumber(score), member})
-else
-  put_ready(now, place == ready and to_ready or to_recovered, to_notify, {tonumber(score), member})
+local function move(base, member, old_body, new_body)
+  local id, scheduled, ready = string.sub(member, 1, 12), KEYS[base + 1], KEYS[base + 2]
+  local place, score = waiting_place(member, scheduled, ready, KEYS[base + 3])
+  if not place then return why_not_waiting(id) end
+  if redis.call('HGET', jobs, id) ~= old_body then return 'ELSEWHERE' end
+  redis.call('ZREM', place, member)
+  redis.call('HSET', jobs, id, new_body)
+  if place == scheduled then
+    index_due(scheduled)
+    put_scheduled(to_scheduled, {tonumber(score), member})
+  else
+    put_ready(now, place == ready and to_ready or to_recovered, to_notify, {tonumber(score), member})
+  end
+  return 'MOVED'
 end
-return 'MOVED'
+
+-- Type checks (see the prelude).
+check_scheduled(to_scheduled); check_ready(to_ready); redis.call('ZCARD', to_recovered); redis.call('HLEN', jobs)
+for number = FIXED + 1, #KEYS do redis.call('ZCARD', KEYS[number]) end
+local words = {}
+for i = 2, #ARGV, 4 do
+  words[#words + 1] = move(FIXED + 3 * (tonumber(ARGV[i]) - 1), ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+end
+return words

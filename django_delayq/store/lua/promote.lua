@@ -1,14 +1,14 @@
--- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; old dead letters, silent
---   processes and unused queues are removed; returns when the next promotion is due.
+-- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; pauses end at their time; old
+--   dead letters, silent processes and unused queues are removed; returns when the next promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
---   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify; then scheduled, ready,
+--   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends; then scheduled, ready,
 --   notify and recovered of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).
 -- Returns: now and the time of the next promotion (µs), 1 = another dispatcher promoted for this time, jobs moved, µs
 --   by which the oldest of them was late, dead letters removed, names (encoded) of queues to pass to the next promotion
---   (those that are due by then, and those to remove), then expired leases (30 bytes each, ≤ 500) for the caller to
+--   (those that are due by then, those whose pause ends by then, and those to remove), then expired leases (30 bytes each, ≤ 500) for the caller to
 --   judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local now, code, limit, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -29,8 +29,8 @@ local function number_in(key)
 end
 
 -- Type checks (see the prelude).
-check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies)
-check_zsets(workers, dead_letters, dispatchers, queues, next_due)
+check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused)
+check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends)
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
@@ -76,6 +76,19 @@ for _, queue in ipairs(due) do
   redis.call('ZREM', scheduled, unpack(members))
   put_ready(now, ready, KEYS[queue.base + 3], entries)
   moved = moved + #members
+end
+
+local pause_end = lowest(pause_ends, 0)
+if pause_end[2] and tonumber(pause_end[2]) <= now then
+  for base = FIXED, #KEYS - 4, 4 do
+    local ready, ends = KEYS[base + 2], redis.call('ZSCORE', pause_ends, queue_of(KEYS[base + 2]))
+    if ends and tonumber(ends) <= now then
+      redis.call('ZREM', pause_ends, queue_of(ready))
+      redis.call('HDEL', paused, ready)
+      if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then notify_workers(KEYS[base + 3]) end
+    end
+  end
+  pause_end = lowest(pause_ends, 0)
 end
 
 for _, processes in ipairs({workers, dispatchers}) do
@@ -127,6 +140,7 @@ end
 if removed then change_version(now) end
 local first = redis.call('ZRANGE', next_due, 0, 0, 'WITHSCORES')
 if first[2] then wake = math.min(wake, tonumber(first[2])) end
+if pause_end[2] then wake = math.min(wake, tonumber(pause_end[2])) end
 -- The caller judges the expired leases now. If they counted here, one that cannot be judged would make it loop.
 local lease = redis.call('ZRANGE', leases, #expired, #expired, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared_until)) end
@@ -136,6 +150,11 @@ if expected and expected > now then wake = math.min(wake, expected) end
 local is_second = expected and expected > now and wake == expected and moved == 0
 redis.call('SET', next_promotion, wake)
 local names = redis.call('ZRANGE', next_due, '-inf', wake + SOON, 'BYSCORE', 'LIMIT', 0, NAMED)
+if pause_end[2] and tonumber(pause_end[2]) <= wake + SOON then
+  for _, name in ipairs(redis.call('ZRANGE', pause_ends, '-inf', wake + SOON, 'BYSCORE', 'LIMIT', 0, NAMED)) do
+    names[#names + 1] = name
+  end
+end
 -- Once a minute, not as soon as one is old enough: each removal makes workers of all queues read the names again.
 local longest = redis.call('ZRANGE', queues, 0, 0, 'WITHSCORES')
 if longest[2] and tonumber(longest[2]) <= now - unused - MINUTE then

@@ -1,36 +1,48 @@
--- Reschedule: a waiting job gets another due time; if that has come, it becomes ready. A job with a later time gets the
+-- Reschedule: waiting jobs get another due time; if that has come, they become ready. A job with a later time gets the
 --   head start of delayed jobs: its member changes, and its body and the holder of its key follow.
--- KEYS: scheduled, ready, recovered, queue_notify, claim_records, jobs, job_extras, unique_keys, queues,
---   queues_version, next_due, notify, next_promotion, notify_dispatcher; scheduled, ready, recovered and queue_notify
---   are those of the queue that the caller read in the job's body.
--- ARGV: now, member, due time ('+n' = n µs from now, n = µs since the epoch), head start (ms), then three times '', or
---   for a job that was not delayed before: the body that the caller read, and the member and body that replace it.
--- Returns: RESCHEDULED and the new due time (µs); or 0 with LATE (it is running), GONE (no such job waits) or ELSEWHERE
---   (it waits in another queue, or its body changed: read its body again).
--- Cost: O(log n).
-local now, member, given, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
-local seen, new_member, new_body = ARGV[5], ARGV[6], ARGV[7]
+-- KEYS: claim_records, jobs, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion,
+--   notify_dispatcher; then scheduled, ready, notify and recovered of each queue that the caller read in the jobs' bodies.
+-- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, member, due time ('+n' = n µs from now, n =
+--   µs since the epoch), the body that the caller read, the member and body that replace it if it has a later time
+--   ('' = they stay), the body that replaces it if it becomes ready ('' = it stays).
+-- Returns: per job RESCHEDULED and the new due time (µs); or 0 with LATE (it is running), GONE (no such job waits) or
+--   ELSEWHERE (it waits in another queue, or its body changed: read its body again).
+-- Cost: O(log n) a job.
+local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local id, due = string.sub(member, 1, 12), math.max(now, due_time(given, now))
-local is_changed = due > now and seen ~= ''
-if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end
--- Type checks (see the prelude).
-check_scheduled(scheduled); check_ready(ready); check_hashes(job_extras, unique_keys)
-local place = waiting_place(member, scheduled, ready, recovered)
-if not place then return {why_not_waiting(id), 0} end
-redis.call('ZREM', place, member)
-if place == scheduled then index_due(scheduled) end
-if is_changed then
-  redis.call('HSET', jobs, id, new_body)
-  local digest = has(member, HAS_EXTRAS) and string.sub(redis.call('HGET', job_extras, id) or '', 2, 17)
-  if digest and redis.call('HGET', unique_keys, digest) == member then
-    redis.call('HSET', unique_keys, digest, new_member)
+local function reschedule(base, member, given, seen, later_member, later_body, ready_body)
+  local id, due = string.sub(member, 1, 12), math.max(now, due_time(given, now))
+  local scheduled, ready = KEYS[base + 1], KEYS[base + 2]
+  local new_member, new_body = member, ready_body
+  if due > now and later_body ~= '' then new_member, new_body = later_member, later_body end
+  if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0 end
+  local place = waiting_place(member, scheduled, ready, KEYS[base + 4])
+  if not place then return why_not_waiting(id), 0 end
+  redis.call('ZREM', place, member)
+  if place == scheduled then index_due(scheduled) end
+  if new_body ~= '' then
+    redis.call('HSET', jobs, id, new_body)
+    local digest = has(member, HAS_EXTRAS) and string.sub(redis.call('HGET', job_extras, id) or '', 2, 17)
+    if digest and redis.call('HGET', unique_keys, digest) == member then
+      redis.call('HSET', unique_keys, digest, new_member)
+    end
   end
-  member = new_member
+  if due > now then
+    put_scheduled(scheduled, {due, new_member})
+  else
+    put_ready(now, ready, KEYS[base + 3], {rank_of(new_member, now, head_start), new_member})
+  end
+  return 'RESCHEDULED', due
 end
-if due > now then
-  put_scheduled(scheduled, {due, member})
-else
-  put_ready(now, ready, queue_notify, {rank_of(member, now, head_start), member})
+
+-- Type checks (see the prelude).
+check_hashes(jobs, job_extras, unique_keys)
+for base = FIXED, #KEYS - 4, 4 do
+  check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
-return {'RESCHEDULED', due}
+local replies = {}
+for i = 3, #ARGV, 7 do
+  local word, due = reschedule(FIXED + 4 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 6))
+  replies[#replies + 1], replies[#replies + 2] = word, due
+end
+return replies

@@ -81,6 +81,7 @@ ACTION = AclRole(
     name="action",
     includes=(VIEW,),
     scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
+    plain=("HSTRLEN",),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
 CHECK = AclRole(

@@ -1,6 +1,6 @@
 """Lookup: find one job, or a page of jobs. Reads only. Called by handles, the admin and health checks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django_delayq import runtime
@@ -95,6 +95,21 @@ class Lookup:
             count=count,
             match=match,
         )
+
+    def batches(
+        self, state: State, *, cursor: tuple[float, bytes] | None = None, before: bool = False, **options: Any
+    ) -> Iterator[JobPage]:
+        """Yield pages of up to 250 rows, one round trip each, to the end; the options are those of `page()`.
+
+        A page of jobs that match may be empty. Rows that vanish meanwhile do not shift the walk; rows that move to a
+        later score may be met again.
+        """
+        has_more = True
+        while has_more:
+            count = runtime.current().bounds.batch_rows
+            batch = self.page(state, cursor=cursor, before=before, count=count, **options)
+            cursor, has_more = batch.end, batch.end is not None
+            yield batch
 
     def _row(
         self, raw_id: bytes, word: bytes, score: Any, stored: bytes | None, attempts: bytes | None, *claim: bytes | None

@@ -20,15 +20,17 @@ _STATUS = {
     **dict.fromkeys(("more_queues", "quiet"), bool),
     **{"queues": list, "running": dict},
 }
-_PAUSE = re.compile(rb"(\d{1,18}) (.*)", re.DOTALL)
+_PAUSE = re.compile(rb"(\d{1,18}) (.*?)(?:\xff(\d{1,18}))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Who paused a queue, and when (µs since the epoch)."""
+    """Who paused a queue, when, and until when (µs since the epoch)."""
 
     by: str
     at_us: int
+    #: None: until somebody resumes it.
+    until_us: int | None = None
 
     @classmethod
     def read(cls, record: bytes | None) -> Self | None:
@@ -36,8 +38,8 @@ class Pause:
         if record is None:
             return None
         found = _PAUSE.fullmatch(record)
-        at, by = found.groups() if found else (b"0", record)
-        return cls(by=by.decode(errors="replace"), at_us=int(at))
+        at, by, until = found.groups() if found else (b"0", record, None)
+        return cls(by=by.decode(errors="replace"), at_us=int(at), until_us=int(until) if until else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ DAY_MS = HOUR * 24 // 1_000
 @pytest.fixture
 def slow(bounds: Callable[..., None]) -> None:
     """Limit each request to counting five rows and handling one job."""
-    bounds(scanned_rows=5, batch_rows=5, count_seconds=0, action_seconds=0)
+    bounds(scanned_rows=5, batch_rows=5, count_seconds=0, action_seconds=0, changed_jobs=1)
 
 
 @dataclass

@@ -2,29 +2,57 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
+import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq.clock import ServerClock
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, add, add_dead, due_us, state
 from tests.admin.page_content import text
-from tests.admin.steps import confirm, request_action, result
+from tests.admin.steps import confirm, continue_to_end, request_action, result
 from tests.shard_apis import ShardApis
 
 MINUTE = HOUR // 60
 
 
-def test_failed_jobs_are_spread_at_random_over_minutes(browser: Client, stock: ShardApis) -> None:
-    mine = [add_dead(stock, number) for number in range(20)]
-    response = request_action(browser, page("failed"), "retry_later", all="yes")
-    now_us = stock.store.dashboard(0).snapshot().now_us
-    assert "Set 20 to be retried, spread over " in result(browser, confirm(browser, response, minutes="60"))
-    dues = [due_us(stock, each) - now_us for each in mine]
-    assert all(0 <= due <= HOUR + MINUTE for due in dues)
-    assert max(dues) - min(dues) > MINUTE
-    assert len(set(dues)) == 20
+@pytest.mark.parametrize("query", [{}, {"q": "noop"}])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_failed_jobs_are_spread_evenly_over_minutes(
+    browser: Client,
+    delayq_settings: Any,
+    redis_url: str,
+    stock: ShardApis,
+    bounds: Callable[..., None],
+    query: dict[str, str],
+    shards: int,
+) -> None:
+    """Also over several requests, in each shard."""
+    bounds(action_seconds=0, changed_jobs=3, batch_rows=5)
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": shards}
+    for shard in range(shards):
+        apis = ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=shards)
+        mine = [add_dead(apis, number) for number in range(10)]
+        apis.close()
+    response = request_action(browser, page("failed", **query), "retry_later", all="yes")
+    response = continue_to_end(browser, confirm(browser, response, minutes="60"))
+    assert f"Set {10 * shards} to be retried, spread over " in result(browser, response)
+    dues = [due_us(apis, each) for each in mine]
+    gaps = {round((later - earlier) / MINUTE, 3) for earlier, later in pairwise(dues)}
+    assert gaps == {6}
+    assert apis.client.hlen(apis.keys("spreads")) == 0
+
+
+def test_selected_failed_jobs_are_spread_evenly(browser: Client, stock: ShardApis) -> None:
+    mine = [add_dead(stock, number) for number in range(4)]
+    response = request_action(browser, page("failed"), "retry_later", *mine[:2])
+    result(browser, confirm(browser, response, minutes="60"))
+    dues = sorted(due_us(stock, each) for each in mine[:2])
+    assert round((dues[1] - dues[0]) / MINUTE, 3) == 30
 
 
 def test_failed_jobs_are_retried_at_a_moment(browser: Client, stock: ShardApis) -> None:

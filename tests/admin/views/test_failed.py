@@ -185,6 +185,6 @@ def test_a_key_that_now_belongs_to_another_shard_is_reported_with_the_cure(
     died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
     operations, retry = get_store().operations(0), BULK_ACTIONS["retry"]
-    results = [retry.apply(operations, Target(each.raw_id, 0, each.moment_us), {"now_us": 0}) for each in died if each]
+    results = [*retry.apply(operations, [Target(each.raw_id, 0, each.moment_us) for each in died if each], {})]
     assert {ActionResult.RESHARDED, ActionResult.DONE} == set(results)
     assert "1 could not be: SHARDS changed" in result_text(retry, {ActionResult.DONE: 7, ActionResult.RESHARDED: 1})

@@ -38,7 +38,7 @@ def test_the_confirm_page_comes_after_the_count(
 def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    bounds(action_seconds=-1.0)
+    bounds(action_seconds=-1.0, changed_jobs=1)
     stock.fill(scheduled=4)
     window.open(page("scheduled"))
     window.page.locator("input[name=all]").check()

@@ -92,7 +92,7 @@ def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock
 
 def test_long_actions_continue_by_themselves(window: PageSession, stock: Fixtures, bounds: Callable[..., None]) -> None:
     # A request handles one row and leaves the rest to the next.
-    bounds(action_seconds=-1.0)
+    bounds(action_seconds=-1.0, changed_jobs=1)
     stock.fill(scheduled=4)
     window.open(page("scheduled"))
     window.page.locator("[data-select-all]").check()
@@ -106,7 +106,7 @@ def test_long_actions_continue_by_themselves(window: PageSession, stock: Fixture
 
 
 def test_a_long_action_stops_at_its_button(window: PageSession, stock: Fixtures, bounds: Callable[..., None]) -> None:
-    bounds(action_seconds=-1.0)
+    bounds(action_seconds=-1.0, changed_jobs=1)
     stock.fill(scheduled=200)
     window.open(page("scheduled"))
     window.page.locator("input[name=all]").check()

@@ -73,7 +73,7 @@ def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
 def test_a_long_action_continues_by_its_button(
     plain: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    bounds(action_seconds=-1.0)
+    bounds(action_seconds=-1.0, changed_jobs=1)
     plain.open(page("failed", queue="reports"))
     rows = plain.page.locator("[data-row]")
     number = rows.count()

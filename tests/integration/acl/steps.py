@@ -11,6 +11,7 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
+from django_delayq.store.batch import BatchJob
 from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
@@ -95,7 +96,8 @@ def reschedule(role: ShardApis, every: ShardApis) -> Any:
 
 
 def move(role: ShardApis, every: ShardApis) -> Any:
-    return role.operations.move(every.add(delay=HOUR), every.add().hex())
+    jobs = [BatchJob(raw_id=every.add(delay=HOUR)) for _ in range(2)]
+    return all(effect.done for effect in role.operations.move_many(jobs, every.add().hex()))
 
 
 def find(role: ShardApis, every: ShardApis) -> Any:
@@ -313,11 +315,11 @@ OWN = {
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "move holder requeue read_served_queues",
+    "producer": "holder requeue read_served_queues",
     "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues notify",
-    "worker": "move holder requeue discard",
+    "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue read_served_queues check_shards check_server",
-    "check": "move find holder discard read_served_queues",
+    "check": "find holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

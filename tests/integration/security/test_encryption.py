@@ -26,8 +26,8 @@ from tests.subprocesses import Processes, until
 #: A run closes connections that other tests may have opened.
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 #: Each is in a job of these tests, in a place of its own.
-ARGUMENT, OPTION, ERROR, RESULT, LATER = SECRETS = [
-    f"canary-{word}" for word in ("argument", "option", "error", "result", "later")
+ARGUMENT, OPTION, ERROR, RESULT, LATER, CONTEXT = SECRETS = [
+    f"canary-{word}" for word in ("argument", "option", "error", "result", "later", "context")
 ]
 
 
@@ -86,6 +86,7 @@ def reclaim(apis: ShardApis) -> None:
 def add_failing(apis: ShardApis, **options: Any) -> bytes:
     draft = apis.draft(ARGUMENT, **options)
     job = replace(draft.job, kwargs={"fails": True}, retry=replace(draft.job.retry, max_attempts=2))
+    job = replace(job, context={"tenant": CONTEXT})
     return send(apis, job)
 
 
@@ -209,7 +210,8 @@ def test_a_dispatcher_without_the_key_returns_the_job(make: Callable[..., ShardA
     reclaim(other)
     found = apis.inspection.find(raw_id)
     assert found.job is not None and found.state in (State.SCHEDULED, State.READY)
-    assert found.attempts.history[-1]["ending"] == "unknown encryption key"
+    # It cannot know the policy, and the lapse counts.
+    assert found.attempts.ended == 1 and found.attempts.history[-1]["ending"] == "lease expired"
 
 
 def test_a_body_of_another_job_is_dead(make: Callable[..., ShardApis]) -> None:

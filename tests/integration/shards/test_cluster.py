@@ -72,8 +72,8 @@ def test_a_script_with_a_key_of_another_shard_is_refused(emptied_url: str) -> No
     foreign = apis.store.shards[1].keys
     raw_id = apis.add(delay=HOUR)
     with pytest.raises(ScriptFault, match="same slot"):
-        args = [raw_id + b"\x64\x02"]
-        apis.shard.run(Script("cancel"), args, schedule=foreign.scheduled("default"), ready=foreign.ready("default"))
+        args = [1, b"", 0, 1, raw_id + b"\x64\x02", 0, b"", 0]
+        apis.shard.run(Script("cancel"), args, more_keys=foreign.places("default"))
     assert apis.where(raw_id) == ["scheduled:default"]
     apis.close()
 

@@ -86,10 +86,10 @@ def test_body_that_changed_since_it_was_read_is_not_overwritten(apis: ShardApis)
     member = apis.client.zrange(apis.keys.scheduled("a"), 0, 0)[0]
     changed = body[:-1] + b" ]"
     apis.client.hset(apis.keys("jobs"), raw_id, changed)
-    keys = {"scheduled": apis.keys.scheduled("a"), "ready": apis.keys.ready("a")}
-    keys |= {"to_scheduled": apis.keys.scheduled("b"), "to_ready": apis.keys.ready("b")}
-    args = [member, body, with_queue(body, "b"), b"b"]
-    assert apis.shard.run(Script("move"), args, **keys, to_notify=apis.keys.notify("b")) == b"ELSEWHERE"
+    to = {"to_scheduled": apis.keys.scheduled("b"), "to_ready": apis.keys.ready("b")}
+    to |= {"to_recovered": apis.keys.recovered("b"), "to_notify": apis.keys.notify("b")}
+    args = [1, member, body, with_queue(body, "b")]
+    assert apis.shard.run(Script("move"), args, **to, more_keys=apis.keys.places("a")) == [b"ELSEWHERE"]
     assert apis.where(raw_id) == ["scheduled:a"]
     assert apis.client.hget(apis.keys("jobs"), raw_id) == changed
 

@@ -4,7 +4,8 @@ import pytest
 
 from django_delayq.job.outcome import Action
 from django_delayq.store.process_reports import ProcessReports
-from tests.shard_apis import SECOND, START, ShardApis, ids, settlement
+from django_delayq.store.queries.snapshot import Pause
+from tests.shard_apis import HOUR, SECOND, START, ShardApis, ids, settlement
 
 
 def test_jobs_of_a_paused_queue_are_not_claimed_and_those_of_others_are(apis: ShardApis) -> None:
@@ -78,6 +79,78 @@ def test_a_pause_can_be_set_before_the_first_job_and_by_a_name_of_any_length(api
     assert pause is not None
     assert pause.by == "x" * 200
     assert not apis.worker().take(1, "later").claims
+
+
+def paused(apis: ShardApis) -> Pause | None:
+    """Return the pause of the queue `mail`."""
+    return apis.store.dashboard(0).snapshot().queues["mail"].paused
+
+
+@pytest.mark.parametrize("end", [{"delay_us": HOUR}, {"until_us": START + HOUR}])
+def test_a_pause_with_an_end_is_ended_by_promote_to_the_microsecond(apis: ShardApis, end: dict[str, int]) -> None:
+    raw_id = apis.add(queue="mail")
+    assert apis.operations.pause("mail", by="ann", **end)
+    assert paused(apis) == Pause(by="ann", at_us=START, until_us=START + HOUR)
+    apis.clock.advance(HOUR - 1)
+    promoted = apis.promote()
+    assert promoted.sleep_us == 1
+    assert promoted.queues == ["mail"]
+    assert not apis.worker().take(1, "mail").claims
+    apis.notifications(apis.keys.notify("mail"))
+    apis.clock.advance(1)
+    assert apis.promote(*promoted.queues).sleep_us > SECOND
+    assert apis.notifications(apis.keys.notify("mail")) == [1]
+    assert ids(apis.worker().take(1, "mail").claims) == [raw_id]
+    assert paused(apis) is None
+    assert not apis.client.exists(apis.keys("pause_ends"), apis.keys("paused"))
+
+
+def test_a_dispatcher_that_starts_later_ends_the_pause(apis: ShardApis) -> None:
+    apis.add(queue="mail")
+    apis.operations.pause("mail", by="ann", delay_us=SECOND)
+    apis.clock.advance(HOUR)
+    first = apis.promotion.promote([])
+    assert (first.sleep_us, first.queues) == (0, ["mail"])
+    apis.promotion.promote(first.queues)
+    assert paused(apis) is None
+
+
+def test_a_pause_wakes_the_dispatcher_if_it_ends_before_the_next_promotion(apis: ShardApis) -> None:
+    apis.promote()
+    apis.operations.pause("mail", by="ann", delay_us=HOUR)
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [0]
+    apis.operations.pause("mail", by="ann", delay_us=SECOND)
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [1]
+
+
+def test_a_second_pause_changes_the_end_and_keeps_the_name(apis: ShardApis) -> None:
+    apis.add(queue="mail")
+    assert apis.operations.pause("mail", by="ann")
+    apis.clock.advance(SECOND)
+    assert apis.operations.pause("mail", by="bob", until_us=START + HOUR)
+    assert not apis.operations.pause("mail", by="bob", until_us=START + HOUR)
+    assert paused(apis) == Pause(by="ann", at_us=START, until_us=START + HOUR)
+    assert apis.operations.pause("mail", by="bob")
+    assert paused(apis) == Pause(by="ann", at_us=START)
+    assert not apis.client.exists(apis.keys("pause_ends"))
+
+
+def test_resume_ends_a_pause_before_its_end(apis: ShardApis) -> None:
+    apis.add(queue="mail")
+    apis.operations.pause("mail", by="ann", delay_us=HOUR)
+    assert apis.operations.resume("mail")
+    assert not apis.client.exists(apis.keys("pause_ends"))
+    assert apis.operations.pause("mail", by="a\0ÿ7")
+    assert paused(apis) == Pause(by="a\0ÿ7", at_us=START)
+
+
+def test_full_memory_does_not_keep_a_pause_from_ending(own_apis: ShardApis) -> None:
+    own_apis.add(queue="mail")
+    own_apis.operations.pause("mail", by="ann", delay_us=SECOND)
+    own_apis.clock.advance(SECOND)
+    own_apis.fill_memory()
+    own_apis.promote("mail")
+    assert paused(own_apis) is None
 
 
 @pytest.mark.parametrize("by", ["ann", ""])

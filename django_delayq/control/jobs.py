@@ -1,0 +1,274 @@
+"""Jobs: the jobs that match a filter, to read and to change in batches."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Any
+
+from django_delayq.clock import LATEST_US, duration_us, moment_us
+from django_delayq.conf.spelling import did_you_mean
+from django_delayq.exceptions import DelayValueError
+from django_delayq.job.job import State
+from django_delayq.store.batch import BatchJob, Effect, Spread
+from django_delayq.store.operations import Operations
+from django_delayq.store.queries.job_filter import JobFilter, Match
+from django_delayq.store.queries.job_pages import JobPage, JobRow
+from django_delayq.store.store import Store, get_store
+from django_delayq.task.handle import JobHandle
+
+logger = logging.getLogger("django_delayq")
+#: Name of a state in the API -> the state. `running` and `failed` are the words of `counts()` and of the admin.
+STATES = {
+    "scheduled": State.SCHEDULED,
+    "ready": State.READY,
+    "running": State.CLAIMED,
+    "failed": State.DEAD,
+    "claimed": State.CLAIMED,
+    "dead": State.DEAD,
+}
+_ALL = (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD)
+_WAITING, _DEAD = (State.SCHEDULED, State.READY), (State.DEAD,)
+#: Called after each batch with the number of jobs that changed so far, and of those that were looked at.
+Progress = Callable[[int, int], object]
+Change = Callable[[Operations, Sequence[JobRow]], Sequence[Effect]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Jobs:
+    """The jobs of one store that match a filter.
+
+    Iterating reads them in batches, as handles: `for job in jobs(state="failed"):`. They may change meanwhile, and a
+    job that moves to a later time may be met twice. Each method that changes jobs sends one call a batch of up to 250,
+    and returns how many it changed. All are safe to repeat: after a `StoreError` the same call changes what is left.
+    """
+
+    backend: str | None
+    states: Sequence[State]
+    filter: JobFilter
+
+    def __iter__(self) -> Iterator[JobHandle]:
+        """Iterate over handles, queue by queue in the order of their places. One round trip for up to 250 jobs."""
+        for row in self.rows():
+            yield JobHandle.found(row, backend=self.backend)
+
+    def rows(self) -> Iterator[JobRow]:
+        """Iterate over the rows as Redis holds them; bodies of more than 32 KiB are cut."""
+        for _, batch in self._batches(self.states):
+            yield from batch.rows
+
+    def count(self) -> int:
+        """Return how many jobs match now. O(log n) a queue for a filter by queue alone, else all are read."""
+        return sum(self._count(state, shard) for state in self.states for shard in self._shards())
+
+    def cancel(self, *, progress: Progress | None = None) -> int:
+        """Cancel the jobs that wait; the result of those that keep one is that they were cancelled."""
+        states = self._only(_WAITING, "cancel()", "jobs that wait; discard() drops failed ones")
+        return self._change(states, lambda operations, rows: operations.cancel_many(_batch(rows)), progress)
+
+    def reschedule(
+        self,
+        *,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Give the jobs that wait another due time: seconds or a timedelta from now, or an aware datetime.
+
+        The time is one moment for all of them, taken at the start. Jobs that are ready stay so if it has come.
+        """
+        if (delay is None) is (at is None):
+            raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
+        states = self._only(_WAITING, "reschedule()", "jobs that wait; requeue() revives failed ones")
+        delay_us, at_us = self._store.config.tasks.check_time(delay=delay, at=at)
+        now_us = self._now_us()
+        due_us = min(now_us + (delay_us or 0), LATEST_US) if at_us is None else at_us
+        if due_us <= now_us:
+            states = [state for state in states if state is State.SCHEDULED]
+
+        def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
+            return operations.reschedule_many([BatchJob(raw_id=row.raw_id, due_us=due_us) for row in rows])
+
+        # From the end: a job that becomes later is not met again.
+        return self._change(states, change, progress, lambda row: row.due_us != due_us, before=True)
+
+    def move(self, queue: str, *, progress: Progress | None = None) -> int:
+        """Move the jobs that wait to another queue. They keep their due times and ranks."""
+        states = self._only(_WAITING, "move()", "jobs that wait")
+        name = self._store.config.tasks.check_queue(queue)
+
+        def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
+            return operations.move_many(_batch(rows), name)
+
+        return self._change(states, change, progress, lambda row: row.queue != name)
+
+    def requeue(self, *, spread: float | timedelta | None = None, progress: Progress | None = None) -> int:
+        """Retry the failed jobs that failed before this call: all at once, or evenly over `spread`.
+
+        Seconds or a timedelta. Their attempts count from 0. The spread is stored: a call with the same filter and
+        length continues one that was interrupted, and never exceeds its rate.
+        """
+        states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
+        length_us = 0 if spread is None else duration_us(spread, name="spread")
+        if spread is not None and not 0 < length_us <= self._store.config.tasks.max_delay_us:
+            raise DelayValueError("spread must be longer than 0 and at most MAX_DELAY; leave it out for no spread")
+        end_us = self._now_us() + 1
+        counts = [0] * self._store.config.shards
+        if length_us:
+            counts = [self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()]
+        text = repr((self.filter.queue, self.filter.task, self.filter.error, length_us))
+        name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+        def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
+            counted = counts[rows[0].shard]
+            even = Spread(name=name, length_us=length_us, count=max(1, counted)) if length_us else None
+            return operations.requeue_many(_batch(rows), spread=even)
+
+        return self._change(states, change, progress, to_us=end_us)
+
+    def discard(self, *, progress: Progress | None = None) -> int:
+        """Drop the failed jobs for good."""
+        states = self._only(_DEAD, "discard()", "failed jobs; cancel() withdraws jobs that wait")
+        end_us = self._now_us() + 1
+        return self._change(
+            states, lambda operations, rows: operations.discard_many(_batch(rows)), progress, to_us=end_us
+        )
+
+    @property
+    def _store(self) -> Store:
+        return get_store(self.backend)
+
+    def _shards(self) -> range:
+        return range(self._store.config.shards)
+
+    def _only(self, possible: Sequence[State], method: str, what: str) -> list[State]:
+        """Return the states that a method can change. Raises ValueError if there is none."""
+        states = [state for state in self.states if state in possible]
+        if not states:
+            raise ValueError(f"{method} is for {what}; got state={' and '.join(self.states)}")
+        return states
+
+    def _now_us(self) -> int:
+        """Return the time of Redis."""
+        return self._store.dashboard(0).snapshot().now_us
+
+    def _change(
+        self,
+        states: Sequence[State],
+        change: Change,
+        progress: Progress | None,
+        *more: Match,
+        before: bool = False,
+        to_us: int | None = None,
+    ) -> int:
+        changed, seen, refused = 0, 0, Counter[str]()
+        for shard, batch in self._batches(states, *more, before=before, to_us=to_us):
+            effects = change(self._store.operations(shard), batch.rows) if batch.rows else []
+            changed += sum(effect.done for effect in effects)
+            seen += batch.scanned
+            refused.update(str(effect.error) for effect in effects if effect.error is not None)
+            if progress is not None:
+                progress(changed, seen)
+        for reason, number in refused.items():
+            logger.warning("%d jobs were left as they are: %s", number, reason)
+        return changed
+
+    def _batches(
+        self, states: Sequence[State], *more: Match, before: bool = False, to_us: int | None = None
+    ) -> Iterator[tuple[int, JobPage]]:
+        """Yield the matching rows in batches, each with its shard."""
+        for state in states:
+            for shard in self._shards():
+                options = self._options(state, shard, *more)
+                if options is None:
+                    continue
+                if to_us is not None:
+                    options["to_us"] = to_us
+                for batch in self._store.lookup(shard).batches(state, before=before, **options):
+                    yield shard, batch
+
+    def _options(self, state: State, shard: int, *more: Match) -> dict[str, Any] | None:
+        """Return the options with which a place is read; None if it has no matching job."""
+        wanted, queues, to_us = self.filter, list[str](), None
+        if state in _WAITING:
+            known = self._store.dashboard(shard).snapshot().queues
+            queues = [name for name in known if wanted.queue in ("", name)]
+            if not queues:
+                return None
+            wanted = replace(wanted, queue="")
+        elif state is State.DEAD and wanted.due_before_us is not None:
+            return None
+        if state is State.SCHEDULED:
+            # Redis finds them by their scores.
+            to_us, wanted = wanted.due_before_us, replace(wanted, due_before_us=None)
+        return {"queues": queues, "to_us": to_us, "match": wanted.match(*more)}
+
+    def _count(self, state: State, shard: int, *, to_us: int | None = None) -> int:
+        options = self._options(state, shard)
+        if options is None:
+            return 0
+        if to_us is not None:
+            options["to_us"] = to_us
+        lookup = self._store.lookup(shard)
+        if options["match"] is None:
+            return lookup.page(state, count=1, **options).total
+        return sum(len(batch.rows) for batch in lookup.batches(state, **options))
+
+
+def jobs(
+    *,
+    state: str | Sequence[str] | None = None,
+    queue: str | None = None,
+    task: Any = None,
+    error: Any = None,
+    due_before: datetime | timedelta | float | None = None,
+    backend: str | None = None,
+) -> Jobs:
+    """Return the jobs that match all arguments; nothing is read yet.
+
+    `state`: scheduled, ready, running or failed, or several; by default all. `task`: a task, its name, or the last
+    parts of its name. `error`: the class of the last attempt's exception, or its name in the same ways. `due_before`:
+    an aware datetime, or seconds or a timedelta from now; failed jobs are not due. `backend`: an alias in TASKS.
+    """
+    names = [state] if isinstance(state, str) else state
+    for name in names or ():
+        if name not in STATES:
+            known = ("scheduled", "ready", "running", "failed")
+            raise ValueError(f"state must be one of {', '.join(known)}, got {name!r:.80}{did_you_mean(name, known)}")
+    store = get_store(backend)
+    found = Jobs(
+        backend=backend,
+        states=list(dict.fromkeys(STATES[name] for name in names)) if names is not None else _ALL,
+        filter=JobFilter(queue=_text(queue, "queue"), task=_name(task, "task"), error=_name(error, "error")),
+    )
+    if due_before is not None:
+        due_us = until_us(due_before, store, name="due_before")
+        found = replace(found, filter=replace(found.filter, due_before_us=due_us))
+    return found
+
+
+def until_us(value: Any, store: Store, *, name: str) -> int:
+    """Return a moment in µs since the epoch: an aware datetime, or seconds or a timedelta from Redis's time now."""
+    if isinstance(value, datetime):
+        return moment_us(value, name=name)
+    return min(store.dashboard(0).snapshot().now_us + duration_us(value, name=name), LATEST_US)
+
+
+def _batch(rows: Sequence[JobRow]) -> list[BatchJob]:
+    return [BatchJob(raw_id=row.raw_id, died_us=row.moment_us) for row in rows]
+
+
+def _text(value: Any, name: str) -> str:
+    if value is not None and not (isinstance(value, str) and value):
+        raise TypeError(f"{name} must be the name of a {name}, got {value!r:.80}; leave it out for all")
+    return value or ""
+
+
+def _name(value: Any, name: str) -> str:
+    """Return the name that a filter has of a task or an exception."""
+    if isinstance(value, type):
+        # The traceback of a built-in exception has no module.
+        return value.__qualname__ if value.__module__ == "builtins" else f"={value.__module__}.{value.__qualname__}"
+    return _text(value if isinstance(value, str) else getattr(value, "name", value), name)

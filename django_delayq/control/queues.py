@@ -1,0 +1,118 @@
+"""Queues: pause, resume and count the queues of a store, and find their jobs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from django_delayq.clock import moment
+from django_delayq.control.jobs import Jobs, jobs, until_us
+from django_delayq.exceptions import InvalidMoment, UnknownQueue
+from django_delayq.job.job import State
+from django_delayq.store.operations import Operations
+from django_delayq.store.queries.job_filter import JobFilter
+from django_delayq.store.queries.snapshot import Pause, QueueState, Snapshot, combined
+from django_delayq.store.store import Store, get_store
+
+
+class Counts(TypedDict):
+    """The jobs of one queue by their state."""
+
+    scheduled: int
+    ready: int
+    running: int
+    failed: int
+    #: Jobs that a limit holds back. This release has no limits, so it is 0.
+    parked: int
+    #: Since when the job that is claimed next has been due; None if none is ready.
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue of a store, by its name. It reads nothing until a method is called."""
+
+    name: str
+    backend: str | None = None
+
+    def pause(self, *, until: datetime | timedelta | float | None = None, by: str = "code") -> bool:
+        """Stop claims of its jobs; running ones continue. Returns False if it was paused so already.
+
+        `until`: an aware datetime, or seconds or a timedelta from now; by default it stays paused until `resume()`. A
+        queue that is paused gets the new end. `by` is the name that the admin shows.
+        """
+        store = self._store
+        end_us = None if until is None else until_us(until, store, name="until")
+        if end_us is not None and end_us <= _snapshot(store).now_us:
+            raise InvalidMoment("until must be later than now; to end a pause use resume()")
+        # On every shard, even if the first one was paused.
+        return sum(operations.pause(self.name, by=by, until_us=end_us) for operations in _operations(store)) > 0
+
+    def resume(self) -> bool:
+        """Allow claims of its jobs again. Returns False if it was not paused."""
+        return sum(operations.resume(self.name) for operations in _operations(self._store)) > 0
+
+    @property
+    def paused(self) -> Pause | None:
+        """Who paused it, when and until when; None if it is not paused. One round trip a shard."""
+        return _snapshot(self._store).queues.get(self.name, QueueState()).paused
+
+    def counts(self) -> Counts:
+        """Return its jobs by state. Running and failed jobs are not kept by queue, so all of those are read."""
+        return counts([self.name], backend=self.backend)[self.name]
+
+    def jobs(self, **filters: Any) -> Jobs:
+        """Return its jobs that match; the arguments are those of `jobs()` without `queue`."""
+        return jobs(queue=self.name, backend=self.backend, **filters)
+
+    @property
+    def _store(self) -> Store:
+        return get_store(self.backend)
+
+
+def queue(name: str, *, backend: str | None = None) -> Queue:
+    """Return a queue by its name. Raises `UnknownQueue` if it is neither declared in QUEUES nor known to Redis."""
+    store = get_store(backend)
+    try:
+        return Queue(store.config.tasks.check_queue(name), backend)
+    except UnknownQueue:
+        # Jobs of a queue that is no longer declared may be left.
+        if name not in _snapshot(store).queues:
+            raise
+        return Queue(name, backend)
+
+
+def queues(*, backend: str | None = None) -> Iterator[Queue]:
+    """Iterate over the queues: those that are declared, paused, or have or recently had jobs; sorted by name."""
+    store = get_store(backend)
+    for name in sorted({*_snapshot(store).queues, *(store.config.tasks.queues or ())}):
+        yield Queue(name, backend)
+
+
+def counts(names: Sequence[str], *, backend: str | None = None, snapshot: Snapshot | None = None) -> dict[str, Counts]:
+    """Return the jobs of several queues by state; running and failed jobs are read once for all of them."""
+    snapshot = snapshot or _snapshot(get_store(backend))
+    found: dict[str, Counts] = {}
+    for name in names:
+        state = snapshot.queues.get(name, QueueState())
+        oldest = state.oldest_ready_us
+        found[name] = Counts(
+            scheduled=state.scheduled,
+            ready=state.ready,
+            running=0,
+            failed=0,
+            parked=0,
+            oldest=None if oldest is None else moment(oldest),
+        )
+    for row in Jobs(backend=backend, states=(State.CLAIMED, State.DEAD), filter=JobFilter()).rows():
+        if row.queue in found:
+            found[row.queue]["running" if row.state is State.CLAIMED else "failed"] += 1
+    return found
+
+
+def _snapshot(store: Store) -> Snapshot:
+    return combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
+
+
+def _operations(store: Store) -> Iterator[Operations]:
+    return (store.operations(shard) for shard in range(store.config.shards))

@@ -1,0 +1,88 @@
+"""An even spread of requeued dead letters: its rate holds also when it is continued, repeated, or shared."""
+
+from itertools import pairwise
+
+from django_delayq.store.batch import BatchJob, Spread
+from tests.shard_apis import HOUR, MS, SECOND, START, ShardApis
+
+MINUTE = 60 * SECOND
+
+
+def letters(apis: ShardApis, count: int) -> list[BatchJob]:
+    """Return a batch of new dead letters."""
+    died = [apis.inspection.dead_letter(apis.add_dead()) for _ in range(count)]
+    return [BatchJob(raw_id=each.raw_id, died_us=each.moment_us) for each in died if each]
+
+
+def requeue(apis: ShardApis, jobs: list[BatchJob], *, name: bytes = b"name", count: int = 60) -> list[int]:
+    """Requeue over a minute and return the due times."""
+    spread = Spread(name=name, length_us=MINUTE, count=count)
+    return [effect.due_us or 0 for effect in apis.operations.requeue_many(jobs, spread=spread)]
+
+
+def spreads(apis: ShardApis) -> int:
+    return int(apis.client.hlen(apis.keys("spreads")))
+
+
+def test_each_job_has_an_even_place_within_the_time(apis: ShardApis) -> None:
+    jobs = letters(apis, 60)
+    dues = requeue(apis, jobs)
+    assert dues == [START + n * SECOND + SECOND // 2 for n in range(60)]
+    assert list(apis.scheduled().values()) == dues
+    assert spreads(apis) == 0
+
+
+def test_a_spread_is_continued_by_its_name(apis: ShardApis) -> None:
+    jobs = letters(apis, 60)
+    dues = requeue(apis, jobs[:20])
+    apis.clock.advance(5 * SECOND)
+    # A count that was taken later is smaller; the first one holds.
+    dues += requeue(apis, jobs[20:], count=40)
+    assert dues == [START + n * SECOND + SECOND // 2 for n in range(60)]
+
+
+def test_a_repeated_call_takes_no_places(apis: ShardApis) -> None:
+    jobs = letters(apis, 60)
+    requeue(apis, jobs[:20])
+    assert requeue(apis, jobs[:20]) == [0] * 20
+    assert requeue(apis, jobs[20:21]) == [START + 20 * SECOND + SECOND // 2]
+
+
+def test_places_that_passed_are_not_made_up_for(apis: ShardApis) -> None:
+    jobs = letters(apis, 60)
+    dues = requeue(apis, jobs[:10])
+    apis.clock.advance(30 * SECOND)
+    dues += requeue(apis, jobs[10:])
+    assert dues[10] == START + 30 * SECOND + SECOND // 2
+    assert min(later - earlier for earlier, later in pairwise(dues)) == SECOND
+
+
+def test_a_spread_whose_time_is_over_begins_again(apis: ShardApis) -> None:
+    jobs = letters(apis, 20)
+    requeue(apis, jobs[:10], count=20)
+    apis.clock.advance(MINUTE)
+    dues = requeue(apis, jobs[10:], count=10)
+    assert dues == [START + MINUTE + n * 6 * SECOND + 3 * SECOND for n in range(10)]
+
+
+def test_spreads_of_other_names_and_lengths_are_others(apis: ShardApis) -> None:
+    jobs = letters(apis, 3)
+    first = requeue(apis, jobs[:1])
+    assert requeue(apis, jobs[1:2], name=b"other") == first
+    spread = Spread(name=b"name", length_us=HOUR, count=60)
+    assert apis.operations.requeue_many(jobs[2:], spread=spread)[0].due_us == START + MINUTE // 2
+
+
+def test_a_hundred_unfinished_spreads_are_remembered(apis: ShardApis) -> None:
+    jobs = letters(apis, 103)
+    for number, job in enumerate(jobs[:101]):
+        apis.clock.advance(MS)
+        requeue(apis, [job], name=f"{number}".encode())
+    assert spreads(apis) == 100
+    assert not apis.client.hexists(apis.keys("spreads"), b"0")
+    # A record that was edited manually counts as none, and goes first.
+    apis.client.hset(apis.keys("spreads"), b"1", b"?")
+    requeue(apis, jobs[101:102], name=b"more")
+    assert not apis.client.hexists(apis.keys("spreads"), b"1")
+    apis.client.hset(apis.keys("spreads"), b"2", b"?")
+    assert requeue(apis, jobs[102:], name=b"2") == [apis.clock.now_us + SECOND // 2]
