@@ -108,11 +108,29 @@ def _head(front: bytes, end: int) -> Head:
 
 
 def encrypt(body: bytes, *, raw_id: bytes, cipher: Cipher) -> bytes:
-    """Return an unsigned body of this release with its arguments and options encrypted."""
+    """Return an unsigned plain body with its arguments and options encrypted; as it is if encryption is off."""
+    if not cipher.on:
+        return body
+    start, place = _payload(body)
+    return b"".join((bytes((ENCRYPTED_FORMAT,)), body[1:start], cipher.seal(raw_id, place, body[start:])))
+
+
+def decrypt(body: bytes, *, raw_id: bytes, cipher: Cipher) -> bytes:
+    """Return the unsigned plain body of an unsigned one whose head can be read; one that is plain, as it is.
+
+    Raises `UnknownEncryptionKey` and `BadBody`.
+    """
+    if body[0] != ENCRYPTED_FORMAT:
+        return body
+    start, place = _payload(body)
+    return b"".join((bytes((FORMAT,)), body[1:start], cipher.open(raw_id, place, body[start:])))
+
+
+def _payload(body: bytes) -> tuple[int, bytes]:
+    """Return where the payload begins, and what the tag covers of it."""
     end = 4 + body[3]
     start = end + 2 + int.from_bytes(body[end : end + 2])
-    sealed = cipher.seal(raw_id, _place(body[end + 2 : start]), body[start:])
-    return b"".join((bytes((ENCRYPTED_FORMAT,)), body[1:start], sealed))
+    return start, _place(body[end + 2 : start])
 
 
 def _place(task: bytes) -> bytes:

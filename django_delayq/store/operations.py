@@ -254,8 +254,7 @@ class Operations:
         self._signer.verify(raw_id, body)
         job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
         job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
-        if self._cipher.on:
-            new = encrypt(new, raw_id=raw_id, cipher=self._cipher)
+        new = encrypt(new, raw_id=raw_id, cipher=self._cipher)
         return [body, job.member, self._signer.sign(raw_id, new)]
 
     def _delayed(self, raw_id: bytes, head: Head, body: bytes) -> list[Part]:

@@ -170,8 +170,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a dead letter that is retried with other arguments is stored as it is",
         "store/operations.py",
-        "        if self._cipher.on:\n",
-        "        if False:\n",
+        "        new = encrypt(new, raw_id=raw_id, cipher=self._cipher)\n",
+        "",
     ): (ENCRYPTION,),
     at(
         "an unknown encryption key is final",

@@ -14,6 +14,7 @@ from django_delayq.job.codec import (
     ENCRYPTED_FORMAT,
     decode,
     decode_head,
+    decrypt,
     encode,
     encrypt,
     with_flags,
@@ -46,6 +47,8 @@ def test_an_encrypted_body_has_a_readable_head_and_nothing_else() -> None:
     assert body[0] == ENCRYPTED_FORMAT and body[1 : head.size] == BODY[1 : head.size]
     assert b"canary" not in body and len(body) == len(BODY) + OVERHEAD
     assert read(body, Cipher(on=True, secrets=[SECRET])) == JOB
+    for plain in (body, BODY):
+        assert decrypt(plain, raw_id=JOB.raw_id, cipher=Cipher(on=False, secrets=[SECRET])) == BODY
 
 
 def test_the_same_text_is_never_sealed_alike() -> None:
