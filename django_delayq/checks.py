@@ -7,14 +7,34 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.core.checks.urls import check_url_config
 from django.core.exceptions import ImproperlyConfigured
 
-from django_delayq.conf.settings import get_config, raw_setting, read_config, separate_aliases
+from django_delayq.conf.config import Config
+from django_delayq.conf.exception_classes import resolve
+from django_delayq.conf.settings import backends, get_config, raw_setting, read_alias, read_config, separate_aliases
 from django_delayq.middleware.chain import problem_of
 from django_delayq.task import registry
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Report every mistake in DELAYQ, with its cure."""
-    return list(read_config(raw_setting())[1])
+    """Report every mistake in DELAYQ, with its cure; and in the exceptions that the policies of settings name."""
+    config, problems = read_config(raw_setting())
+    policies: dict[str, Config | None] = {"DELAYQ['RETRY']": config}
+    policies |= {f"TASKS[{alias!r}]['OPTIONS']['RETRY']": read_alias(alias)[0] for alias in backends()}
+    return [*problems, *(each for name, found in policies.items() if found for each in _rules(found, name))]
+
+
+def _rules(config: Config, name: str) -> list[CheckMessage]:
+    given, hint = config.tasks.retry, "Name the class itself, or its own path."
+    try:
+        resolved = resolve(given, name=name)
+    except ValueError as error:
+        return [Error(f"{error}.", hint, id="delayq.E008")]
+    # A process that imports no code of the project compares the paths of settings as they are.
+    return [
+        Error(f"{rule} of {name} has {path!r}, but exceptions have the path {own!r}.", hint, id="delayq.E008")
+        for rule in ("retry_on", "dead_on")
+        for path, own in zip(getattr(given, rule), getattr(resolved, rule), strict=True)
+        if path != own
+    ]
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:

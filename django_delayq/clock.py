@@ -44,6 +44,12 @@ class ServerClock:
         return monotonic()
 
 
+def estimated_us(clock: Clock) -> int:
+    """Return a clock's time in µs since the epoch. For Redis's own time it is the time of this host."""
+    now = clock.argument()
+    return now if isinstance(now, int) else time.time_ns() // 1_000
+
+
 #: Linux's clock that also counts while the host is suspended.
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
+from django_delayq.job.result import pack_cancelled
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
@@ -189,17 +190,17 @@ class Dispatcher(Runnable):
         done = self._promotion.reclaim(reclaims)
         for (item, outcome, decision), reclaim, is_done in zip(judged, reclaims, done, strict=True):
             # Otherwise somebody settled, revived or reclaimed the job meanwhile, and announces that.
-            if is_done and reclaim.attempts.spared:
+            if is_done and reclaim.attempts.spared and not reclaim.stops:
                 logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
             elif is_done:
-                counted = "retried" if reclaim.queue is not None else "dead"
+                counted = "cancelled" if reclaim.stops else "retried" if reclaim.queue is not None else "dead"
                 self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")
                 self._emit([partial(_announce, item, outcome, decision, reclaim)])
 
 
 def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
     """Log a reclaimed job; send the signals of a dead letter."""
-    task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended
+    task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended + reclaim.stops
     logger.warning(
         "Job %s of %r in %r: its lease expired on worker %s, attempt %d; %s",
         item.id,
@@ -209,11 +210,11 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
         attempt,
         decision.action,
     )
+    sender = registry.find(item.job.task) if item.job and decision.action is not Action.RETRY else None
     if decision.action is Action.DEAD_LETTER:
-        sender = registry.find(item.job.task) if item.job else None
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
-        if item.job and sender is not None:
-            sender.on_finished(item.job, attempts=reclaim.attempts, stored=None)
+    if item.job and sender is not None:
+        sender.on_finished(item.job, attempts=reclaim.attempts, stored=reclaim.result or None)
 
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
@@ -228,11 +229,18 @@ def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
         error = f"The worker {item.worker} did not finish and its lease expired: killed, frozen, or cut off."
     else:
         error = str(item.fault)
-    outcome = Outcome(kind=kind, error=error)
+    outcome = Outcome(kind=OutcomeKind.STOPPED if item.stops else kind, error=error)
     return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())
 
 
 def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclaim:
+    if decision.action is Action.CANCEL:
+        result, ttl_ms = b"", 0
+        if item.job and item.job.result_ttl_us is not None:
+            ended_us = time_ns() // 1_000
+            result = pack_cancelled(ended_us=ended_us, started_us=item.claimed_us, worker=item.worker)
+            ttl_ms = max(1, item.job.result_ttl_us // 1_000)
+        return Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=result, ttl_ms=ttl_ms)
     if item.unconfirmed and item.queue is not None and not item.attempts.spared:
         return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)
     attempts = item.attempts.add(

@@ -156,8 +156,16 @@ class WaitTimeout(DelayQError, TimeoutError):
     """The job did not end in time."""
 
 
+class InvalidProgress(DelayQError, ValueError):
+    """A progress must be a number from 0 to 1, with a short text."""
+
+
 class JobCancelled(DelayQError):
-    """The job was cancelled before it ran."""
+    """The job was cancelled before it ran, or stopped while it ran."""
+
+
+class JobExpired(NoResult):
+    """The job expired before it could begin."""
 
 
 class JobCrashed(DelayQError):

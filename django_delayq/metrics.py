@@ -21,7 +21,7 @@ MINUTE_US = 60_000_000
 Row = list[int]
 #: (queue, task) -> row; "" = unknown.
 Rows = dict[tuple[str, str], Row]
-_COUNTS = ("done", "retried", "dead", "promoted", "snoozed")
+_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expired")
 _FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
 _LAG, _RUN = _INDEX["lag0"], _INDEX["run0"]
@@ -61,6 +61,10 @@ class Stats:
     promoted: int = 0
     #: Runs that ended with a snooze. They are no attempts.
     snoozed: int = 0
+    #: Jobs that were stopped while they ran.
+    cancelled: int = 0
+    #: Jobs that expired before they could begin.
+    expired: int = 0
     #: Runs by their delay from due time to start: a count per bucket.
     lag: tuple[int, ...] = (0,) * BUCKETS
     #: Runs by their duration: a count per bucket.
@@ -139,7 +143,7 @@ class MetricsBuffer:
     def count_attempt(
         self, outcome: str, *, queue: str, task: str, lag_us: int | None = None, run_us: int | None = None
     ) -> None:
-        """Count a run that ended: `done`, `retried`, `dead` or `snoozed`; without times if no worker saw it."""
+        """Count a run that was `done`, `retried`, `dead` or `snoozed`, or a job that `expired`, which has no times."""
         with self._lock:
             row = self._rows.get((queue, task))
             if row is None:

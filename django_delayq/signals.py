@@ -29,10 +29,12 @@ job_finished = Signal()
 #: Sent in the worker or dispatcher after a job became a dead letter: `job_id`, `job` (None if it cannot be read),
 #: `attempt`, `reason`.
 job_dead_lettered = Signal()
+#: Sent in the worker after a job ended as expired: `job_id`, `job`. A dead letter has the signal above instead.
+job_expired = Signal()
 
 # Django's own lock is not reentrant: an operating-system signal handler that enqueues while its thread enqueues would
 # wait forever.
-for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered):
+for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered, job_expired):
     _signal.lock = threading.RLock()  # type: ignore[assignment]
 
 
@@ -109,11 +111,18 @@ def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: A
             return
         text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
         logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
+    elif decision.action == "cancel":
+        task, queue = (job.task, job.queue) if job else (None, None)
+        logger.info("Job %s of %r in %r stopped, attempt %d; it ends as cancelled", job_id, task, queue, attempt)
 
 
 def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
     task, queue = (job.task, job.queue) if job else ("?", "?")
     logger.error("Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason))
+
+
+def _log_expired(job_id: str, job: Any, **_: Any) -> None:
+    logger.warning("Job %s of %r in %r expired before it could begin", job_id, job.task, job.queue)
 
 
 def last_line(text: str) -> str:
@@ -161,4 +170,5 @@ _SENTENCES: dict[Signal, Callable[..., None]] = {
     job_started: _log_started,
     job_finished: _log_finished,
     job_dead_lettered: _log_dead_lettered,
+    job_expired: _log_expired,
 }

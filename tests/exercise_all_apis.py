@@ -6,6 +6,8 @@ from itertools import count
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
+from django_delayq.job.progress import Progress
+from django_delayq.job.result import pack_cancelled
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.batch import BatchJob, Spread
@@ -26,18 +28,19 @@ def _key_here(apis: ShardApis, prefix: str) -> str:
 def exercise_all_apis(apis: ShardApis) -> None:
     """Call each method of each API and leave jobs in every place: then almost every key exists."""
     worker = apis.worker()
-    for _ in range(3):
+    for _ in range(4):
         apis.add(delay=SECOND, key=os.urandom(4).hex())
         apis.add(queue="other")
     apis.clock.advance(SECOND)
     apis.promote()
-    claims = worker.take(4, "default", "other", description="host/1").claims
-    assert len(claims) == 4
-    assert not worker.api.heartbeat([claim.lease for claim in claims])
+    claims = worker.take(5, "default", "other", description="host/1").claims
+    assert len(claims) == 5
+    assert not worker.api.heartbeat([claim.lease for claim in claims], (), {claims[0].lease: Progress(0.5)}).lost
     ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     assert not worker.take(1, "other", settle=ends).lost
     assert len(worker.again().claims) == 1
     _expire_through_dispatcher(apis, worker)
+    _stop(apis)
 
     raw_id = apis.add("argument", queue="moving", delay=HOUR)
     assert apis.operations.reschedule(raw_id, delay_us=2 * HOUR)
@@ -72,6 +75,20 @@ def exercise_all_apis(apis: ShardApis) -> None:
     worker.take(0, "new", description="host/2")
     worker.take(1, "new", blocking=True)
     apis.add(queue="newer")
+
+
+def _stop(apis: ShardApis) -> None:
+    """Stop two running jobs; the worker of one has died."""
+    worker, kept = apis.worker(), apis.add(queue="stopping", ttl=HOUR)
+    [claim] = worker.take(1, "stopping").claims
+    assert apis.operations.stop(claim.raw_id, grace_us=SECOND)
+    [item] = apis.promotion.read_expired_leases([claim.lease])
+    assert item.stops
+    apis.expired_leases()
+    ending = pack_cancelled(ended_us=2, started_us=1, worker="w")
+    stopped = Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=ending, ttl_ms=60_000)
+    assert apis.promotion.reclaim([stopped]) == [True]
+    assert apis.inspection.find(kept).state is State.CANCELLED
 
 
 def _keep_results(apis: ShardApis) -> None:

@@ -21,6 +21,8 @@ class JobLine:
     hide: Pattern[str]
     #: The address of the job's own page.
     url: str = ""
+    #: The time of the page, Redis's clock, if it shows which jobs are overdue.
+    now_us: int = 0
 
     @property
     def short_id(self) -> str:
@@ -78,10 +80,23 @@ class JobLine:
 
     @property
     def attempts_text(self) -> str:
-        """`3/5`: the next attempt, or the last one of a failed job, and the maximum."""
+        """`3/5`: the next attempt, or the last one of a failed job, and the maximum, if there is one."""
         ended, job = self.row.attempts.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
-        return f"{number}/{job.retry.max_attempts if job else '?'}"
+        if job is None:
+            return f"{number}/?"
+        return str(number) if job.retry.max_attempts is None else f"{number}/{job.retry.max_attempts}"
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it expires if it has not begun by then."""
+        return self.row.job.expiry.moment_us if self.row.job and self.row.job.expiry else None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it waits although its expiry is over: a worker ends it when its turn comes."""
+        waits = self.row.state in (State.SCHEDULED, State.READY)
+        return waits and self.expires_us is not None and self.expires_us < self.now_us
 
     @property
     def waits_again(self) -> bool:

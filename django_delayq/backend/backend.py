@@ -96,7 +96,7 @@ class DelayQBackend(BaseTaskBackend):
         self.validate_task(task)
         task = _with_datetime(task)
         delayq_task: DjangoTask[..., Any] = DjangoTask.of(
-            task, self._options_of(task), on_commit=self._valid_options.get("ON_COMMIT", False)
+            task, self.options_of(task), on_commit=self._valid_options.get("ON_COMMIT", False)
         )
         handle = delayq_task.make_job(args, kwargs)
         job = handle.job
@@ -146,7 +146,8 @@ class DelayQBackend(BaseTaskBackend):
                 raise ImproperlyConfigured(f"{problem.msg} {problem.hint or ''}".rstrip())
         return self.options
 
-    def _options_of(self, task: Any) -> TaskOptions:
+    def options_of(self, task: Any) -> TaskOptions:
+        """Return the options that OPTIONS and the task itself give its jobs. Raises ImproperlyConfigured."""
         in_settings = self._valid_options.get("TASKS", {}).get(task.module_path, {})
         return TaskOptions.read({**in_settings, **(getattr(task, "delayq", None) or {})}, of=task.module_path)
 

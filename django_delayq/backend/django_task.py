@@ -39,6 +39,7 @@ from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
+from django_delayq.task.options import expiry_times
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -75,6 +76,8 @@ class DjangoTask(Task[P, R]):
             key=None if callable(options.key) else options.key,
             key_of=options.key if callable(options.key) else None,
             unique=options.unique,
+            expires=None if options.expires is None else expiry_times(options.expires),
+            on_expiry=options.on_expiry,
             on_commit=on_commit,
             # 0: results are kept for RESULT_TTL.
             result_ttl_us=0,
@@ -102,6 +105,15 @@ class DjangoTask(Task[P, R]):
     def check_fit(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Raise TypeError if the function does not take these arguments."""
         self.signature.bind(*args, **kwargs)
+
+    def run_options(self, job: Job) -> TaskOptions:
+        """Return the options of the task in OPTIONS of the job's alias, as they are now in this process."""
+        try:
+            backend: Any = task_backends[alias_of(job) or ""]
+        except ImproperlyConfigured:
+            return NO_OPTIONS
+        found: TaskOptions = backend.options_of(self.source)
+        return found
 
     def serialize_result(self, value: Any) -> str:
         """Return a run's return value as JSON. Raises TypeError and ValueError if it is not JSON, `PayloadTooLarge`."""

@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from django_delayq.clock import duration_us
+from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.task.task import Unique, check_common_options
+from django_delayq.task.options import Expires, OnExpiry, expiry_times
+from django_delayq.task.task import RetryDelay, Unique, check_common_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +19,19 @@ class TaskOptions:
     """The options of one `@task` function."""
 
     retry: RetryPolicy | None = None
+    #: Returns the delay of the next attempt, given the number of the failed one and its exception.
+    retry_delay: RetryDelay | None = None
+    #: Called with the arguments of a job whose last run was cut off; if it returns true, the job has succeeded.
+    already_done: Callable[..., Any] | None = None
     #: Seconds or timedelta.
     timeout: float | timedelta | None = None
     hard_timeout: float | timedelta | None = None
     #: The unique key of its jobs: text, or a function that returns it given the arguments of a job (None: no key).
     key: str | Callable[..., str | None] | None = None
     unique: Unique = "keep"
+    #: Seconds or timedelta after the due time, or an aware datetime.
+    expires: Expires | None = None
+    on_expiry: OnExpiry = "drop"
 
     @classmethod
     def read(cls, value: Any, *, of: str) -> "TaskOptions":
@@ -43,7 +52,13 @@ class TaskOptions:
             for name in ("timeout", "hard_timeout")
             if value.get(name) is not None
         }
+        if options.expires is not None:
+            expiry_times(options.expires, name=label("expires"))
         check_common_options(options, **limits_us, label=label)
+        if options.retry is not None and options.retry.has_rules:
+            resolve(options.retry, name=label("retry"))
+        if options.already_done is not None and not callable(options.already_done):
+            raise ValueError(f"{label('already_done')} must be a function, got {type(options.already_done).__name__}")
         if options.key is not None and not callable(options.key):
             check_name(options.key, name=label("key"))
         return options

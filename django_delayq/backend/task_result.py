@@ -12,7 +12,7 @@ from django.utils.timezone import make_naive
 
 from django_delayq.backend.compat import TaskError, TaskResult, TaskResultStatus
 from django_delayq.conf.settings import sharing_alias, uses_time_zones
-from django_delayq.exceptions import JobCancelled
+from django_delayq.exceptions import JobCancelled, JobExpired
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job, State
@@ -32,7 +32,10 @@ _ERROR_CLASSES = {
     OutcomeKind.UNREADABLE: "BadBody",
     OutcomeKind.BAD_SIGNATURE: "BadSignature",
     OutcomeKind.UNKNOWN_KEY: "UnknownEncryptionKey",
+    OutcomeKind.EXPIRED: "JobExpired",
 }
+#: The error of a job that never ran.
+_ERROR_OF_STATE = {State.CANCELLED: JobCancelled, State.EXPIRED: JobExpired}
 
 
 def alias_of(job: Job) -> str | None:
@@ -92,14 +95,14 @@ def failed_result(source: Any, job: Job, *, attempts: AttemptHistory, died_us: i
 
 
 def finished_result(source: Any, job: Job, *, attempts: AttemptHistory, result: Result) -> Any:
-    """Return the stored result of a job that is done or cancelled."""
+    """Return the stored result of a job that is done, cancelled or expired."""
     runs = [] if result.started_us is None else [(result.worker, result.started_us)]
     status = TaskResultStatus.SUCCESSFUL if result.state is State.DONE else TaskResultStatus.FAILED
     built = _build(source, job, status, attempts, runs=runs, finished_us=result.ended_us)
     object.__setattr__(built, "_return_value", result.value)
-    if result.state is State.CANCELLED:
-        text = f"{JobCancelled.__qualname__}: {JobCancelled.__doc__}"
-        built.errors.append(TaskError(exception_class_path=_class_path(JobCancelled.__qualname__), traceback=text))
+    if error := _ERROR_OF_STATE.get(result.state):
+        text = f"{error.__qualname__}: {error.__doc__}"
+        built.errors.append(TaskError(exception_class_path=_class_path(error.__qualname__), traceback=text))
     return built
 
 

@@ -3,13 +3,13 @@
 They do no I/O and read no clock. Changing one means `dataclasses.replace`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag, StrEnum
 from math import inf
 from typing import Any
 
-from django_delayq.clock import SECOND_US
-from django_delayq.job.attempts import AttemptHistory
+from django_delayq.clock import LATEST_US, SECOND_US
+from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.ids import to_text
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.value import fast_dataclass
@@ -34,9 +34,10 @@ class State(StrEnum):
     READY = "ready"
     CLAIMED = "claimed"
     DEAD = "dead"
-    #: Only while its result is kept, as for CANCELLED.
+    #: Only while its result is kept, as for CANCELLED and EXPIRED.
     DONE = "done"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
     GONE = "gone"
 
 
@@ -48,6 +49,7 @@ class Flag(IntFlag):
     LARGE = 4  # its body is larger than LARGE_BODY
     KEEPS_RESULT = 8  # its result is kept
     DJANGO = 16  # made by Django's own @task; see TaskKind
+    EXPIRES = 32  # has an expiry, unless a retry of its dead letter left it out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,22 @@ def due_of_rank(rank: int, flags: int, *, due_first_us: int) -> int:
 
 
 @fast_dataclass
+class Expiry:
+    """Until when a job may begin. A worker ends a job that would begin later."""
+
+    #: µs since the epoch. It is fixed when the job is sent, and by `reschedule` and `requeue`.
+    moment_us: int
+    #: µs from the due time to the moment; None if the caller gave the moment, which then never moves.
+    span_us: int | None = None
+    #: An expired job becomes a dead letter; otherwise it ends as expired.
+    dead: bool = False
+
+    def from_due(self, due_us: int) -> "Expiry":
+        """Return the expiry of the same job with this due time (µs since the epoch)."""
+        return self if self.span_us is None else replace(self, moment_us=min(due_us + self.span_us, LATEST_US))
+
+
+@fast_dataclass
 class Job:
     """One promise to run a task."""
 
@@ -120,6 +138,8 @@ class Job:
     run_after_us: int | None = None
     #: Alias in TASKS, unless it is the one that shares DELAYQ's store.
     backend: str | None = None
+    #: Until when it may begin; None: it never expires.
+    expiry: Expiry | None = None
     #: What middlewares put in at the enqueue, a JSON object; None: nothing.
     context: dict[str, Any] | None = field(default=None, repr=False)
 
@@ -189,3 +209,18 @@ class Claim:
         """Seconds after which the run is ended by force; infinite if the job has no hard limit."""
         limit_us = self.job.hard_limit_us if self.job else None
         return inf if limit_us is None else limit_us / SECOND_US
+
+    @property
+    def expires_us(self) -> int | None:
+        """When its job expires, µs since the epoch by Redis's clock; None: never."""
+        expiry = self.job.expiry if self.job else None
+        if expiry is None or expiry.span_us is None or self.attempts != NO_ATTEMPTS:
+            return None if expiry is None else expiry.moment_us
+        # The moment was computed by the clock of the process that enqueued it. If that clock is slow, a job with a
+        # short span would always expire, so the due time in Redis counts as long as it is still the first one.
+        return self.due_us + expiry.span_us
+
+    def has_expired(self, now: float) -> bool:
+        """Return whether its job expired before `now`, a moment of time.monotonic()."""
+        expires_us = self.expires_us
+        return expires_us is not None and self.claimed_us + int((now - self.received_at) * SECOND_US) > expires_us

@@ -3,7 +3,7 @@
 All rules for retries and dead letters are here. They are pure and return delays, never times: Redis adds its own now.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US, SECOND_US
@@ -39,6 +39,8 @@ class OutcomeKind(StrEnum):
     BAD_SIGNATURE = "bad signature"
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
+    STOPPED = "stopped"
+    EXPIRED = "expired"
 
 
 def kind_of_fault(fault: Exception | None) -> OutcomeKind:
@@ -57,7 +59,8 @@ class Outcome:
     kind: OutcomeKind
     #: Traceback or sentence, for people.
     error: str = ""
-    #: µs that the task requested with RetryLater or Snooze; None: the policy decides.
+    #: µs that the task requested with RetryLater or Snooze, or that its `retry_delay` returned; None: the policy
+    #: decides.
     delay_us: int | None = None
     #: µs spent in user code.
     run_us: int = 0
@@ -65,22 +68,31 @@ class Outcome:
     began: float | None = None
     #: Class of what the task raised, "module.qualname"; "" if it raised nothing.
     exception: str = ""
+    #: Paths of that class and of all its base classes, the most specific first; only if the job's policy has rules.
+    lineage: tuple[str, ...] = ()
     #: JSON of what the task returned, if the job keeps its result.
     result: str | None = None
 
 
 UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)
 #: The error of an interrupted attempt.
-STOPPED = "The worker was stopped before the task ended."
+WORKER_STOPPED = "The worker was stopped before the task ended."
+
+
+def stopped(outcome: Outcome) -> Outcome:
+    """Return the outcome of an attempt that somebody asked to stop: what returned is done, all else is stopped."""
+    return outcome if outcome.kind is OutcomeKind.SUCCEEDED else replace(outcome, kind=OutcomeKind.STOPPED)
 
 
 class Action(StrEnum):
-    """The four ways a claim ends."""
+    """The ways a claim ends."""
 
     ACKNOWLEDGE = "acknowledge"
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
     RELEASE = "release"
+    #: The job ends as cancelled: somebody asked it to stop while it ran.
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +121,7 @@ WAITS_FOR_CODE = frozenset(
 _ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)
+_CANCEL = Decision(action=Action.CANCEL)
 
 
 def decide(
@@ -121,17 +134,23 @@ def decide(
     waited_us: int = 0,
     longest_wait_us: int = DAY_US,
     waits_on_mismatch: bool = True,
+    dead_if_expired: bool = False,
 ) -> Decision:
     """Judge attempt number `attempt` (1, 2, …) by the job's own policy; `jitter` is drawn from [0, 1).
 
     `interruptions` is the number of earlier ones. `waited_us` says for how long no worker could run the job, and
-    `longest_wait_us` is UNKNOWN_TASK_TTL. `waits_on_mismatch` is that of the job's `TaskKind`.
+    `longest_wait_us` is UNKNOWN_TASK_TTL. `waits_on_mismatch` is that of the job's `TaskKind`, `dead_if_expired` the
+    `dead` of its `Expiry`.
     """
     ending = outcome.kind
     if ending is OutcomeKind.SUCCEEDED:
         return _ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
+    if ending is OutcomeKind.STOPPED:
+        return _CANCEL
+    if ending is OutcomeKind.EXPIRED:
+        return _DEAD_LETTER if dead_if_expired else _ACKNOWLEDGE
     if ending is OutcomeKind.SNOOZED:
         return _uncounted(max(SHORTEST_SNOOZE_US, outcome.delay_us or 0))
     if ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS:
@@ -141,17 +160,17 @@ def decide(
         if not waits or waited_us >= longest_wait_us:
             return _DEAD_LETTER
         return _uncounted(min(waited_us + SHORTEST_WAIT_US, LONGEST_WAIT_US))
-    if ending in _FINAL or attempt >= policy.max_attempts:
+    if ending in _FINAL or not policy.allows(attempt):
         return _DEAD_LETTER
     suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
     keeps_rank = False
     match ending:
-        case OutcomeKind.FAILED if not policy.on_error:
+        case OutcomeKind.FAILED if not policy.retries(outcome.lineage):
             return _DEAD_LETTER
         case OutcomeKind.LEASE_EXPIRED | OutcomeKind.INTERRUPTED:
             # After an expired lease the job has waited; an interruption is no fault of the job.
             delay_us, keeps_rank = 0, True
-        case OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
+        case OutcomeKind.FAILED | OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
             delay_us = outcome.delay_us
         case _:
             delay_us = policy.delay_us(attempt, jitter)

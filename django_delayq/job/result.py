@@ -11,16 +11,16 @@ from django_delayq.exceptions import PayloadTooLarge
 from django_delayq.job.job import State
 from django_delayq.job.value import has_type
 
-_STATES = frozenset({State.DONE, State.CANCELLED})
+_STATES = frozenset({State.DONE, State.CANCELLED, State.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The end of one job."""
 
-    #: DONE or CANCELLED.
+    #: DONE, CANCELLED or EXPIRED.
     state: State
-    #: µs since the epoch, Redis's clock; the canceller's clock for a cancelled job.
+    #: µs since the epoch, Redis's clock; the canceller's clock for a job that was cancelled while it waited.
     ended_us: int
     #: None, with no worker, for a job that never ran.
     started_us: int | None = None
@@ -70,6 +70,12 @@ def pack_done(*, worker: str, started_us: int, ended_us: int, value: str) -> byt
     return f'{fields[:-1]}, "value": {value}}}'.encode("ascii")
 
 
-def pack_cancelled(*, ended_us: int) -> bytes:
-    """Return the stored form of a job that was cancelled before it ran."""
-    return json.dumps({"state": State.CANCELLED, "ended_us": ended_us}).encode("ascii")
+def pack_cancelled(*, ended_us: int, started_us: int | None = None, worker: str = "") -> bytes:
+    """Return the stored form of a job that was cancelled before it ran, or stopped while it ran on that worker."""
+    ran = {} if started_us is None else {"worker": worker, "started_us": started_us}
+    return json.dumps({"state": State.CANCELLED, "ended_us": ended_us, **ran}).encode("ascii")
+
+
+def pack_expired(*, ended_us: int) -> bytes:
+    """Return the stored form of a job that expired before it could begin."""
+    return json.dumps({"state": State.EXPIRED, "ended_us": ended_us}).encode("ascii")

@@ -1,52 +1,148 @@
-"""RetryPolicy: how often a job may run, and how long it waits in between.
+"""RetryPolicy: how often a job may run, after which errors, and how long it waits in between.
 
 It is data inside the job. So a dispatcher can judge an expired lease without the project's code, and an old job keeps
-the policy with which it was enqueued.
+the policy with which it was enqueued. Exceptions are therefore paths of classes, and nothing here imports them.
 """
 
+import builtins
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any, cast
 
 from django_delayq.clock import duration_us
 from django_delayq.exceptions import DelayValueError
 
 MAX_ATTEMPTS = 1_000
+Exceptions = type[BaseException] | str | Sequence[type[BaseException] | str]
+#: The default of `max_attempts`, which depends on `delays`.
+_DEFAULT: Any = object()
+_DEFAULT_ATTEMPTS = 5
+
+
+class ClassPath(str):
+    """The path of a class that this process passed itself, so that nobody need import it to know it."""
+
+    __slots__ = ()
+
+
+def class_path(kind: type) -> str:
+    """Return "module.qualname" of a class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Say how often, and after which delay, a failed attempt is repeated.
+    """Say how often, after which errors and after which delay a failed attempt is repeated.
 
     The wait before attempt n+1 is drawn evenly from 0 … min(cap, base·2^(n−1)): "full jitter", after Marc Brooker,
-    "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. `delays` replaces it by exact waits.
     """
 
-    #: All runs, crashes included: 1 … 1,000.
-    max_attempts: int = 5
+    #: All runs, crashes included: 1 … 1,000, or None for ever. Default: 5, or one more than there are `delays`.
+    max_attempts: int | None = _DEFAULT
     #: Longest wait before the second attempt: seconds or timedelta, stored as timedelta.
     base: timedelta | float = timedelta(seconds=2)
     #: Longest wait before any attempt: seconds or timedelta, stored as timedelta.
     cap: timedelta | float = timedelta(hours=1)
     #: Whether a job is tried again after an exception; after a crash or lost lease it always is.
     on_error: bool = True
+    #: Exceptions that lead to another attempt, and those that do not; subclasses included. Classes or dotted paths,
+    #: stored as paths. The more specific class decides, and `dead_on` if both have it. With `retry_on` no other
+    #: exception leads to another attempt.
+    retry_on: Exceptions = ()
+    dead_on: Exceptions = ()
+    #: Exact waits, as seconds or timedeltas, stored as timedeltas; the last one repeats.
+    delays: Sequence[timedelta | float] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.delays, (str, bytes)) or not isinstance(self.delays, Sequence):
+            raise ValueError(f"delays must be a list of seconds or timedeltas, got {type(self.delays).__name__}")
+        if len(self.delays) >= MAX_ATTEMPTS:
+            raise ValueError(f"delays must be fewer than {MAX_ATTEMPTS:,}, got {len(self.delays):,}; the last repeats")
+        if self.max_attempts is _DEFAULT:
+            object.__setattr__(self, "max_attempts", len(self.delays) + 1 if self.delays else _DEFAULT_ATTEMPTS)
         number = self.max_attempts
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise ValueError(f"max_attempts must be a whole number, got {type(number).__name__}")
-        if not 1 <= number <= MAX_ATTEMPTS:
-            raise ValueError(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, got {number}")
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+            raise ValueError(f"max_attempts must be a whole number, or None for ever, got {type(number).__name__}")
+        if number is not None and not 1 <= number <= MAX_ATTEMPTS:
+            raise ValueError(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, or None for ever, got {number}")
         if not isinstance(self.on_error, bool):
             raise ValueError(f"on_error must be True or False, got {type(self.on_error).__name__}")
         for name in ("base", "cap"):
-            us = duration_us(getattr(self, name), name=name)
-            try:
-                delay = timedelta(microseconds=us)
-            except OverflowError as error:
-                raise DelayValueError(f"{name} is longer than a timedelta can be; use a shorter one") from error
-            object.__setattr__(self, name, delay)
+            object.__setattr__(self, name, _delay(getattr(self, name), name=name))
+        if self.delays:
+            delays = tuple(_delay(value, name=f"delays[{at}]") for at, value in enumerate(self.delays))
+            object.__setattr__(self, "delays", delays)
+        elif self.delays != ():
+            raise ValueError("delays must have at least one delay; leave it out for delays that grow at random")
+        for name in ("retry_on", "dead_on"):
+            if (value := getattr(self, name)) != ():
+                object.__setattr__(self, name, _paths(value, name=name))
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the class of an exception decides."""
+        return bool(self.retry_on or self.dead_on)
 
     def delay_us(self, ended: int, jitter: float) -> int:
         """Return the wait in µs after `ended` attempts (≥ 1); `jitter` is drawn from [0, 1)."""
+        if self.delays:
+            return duration_us(self.delays[min(ended, len(self.delays)) - 1])
         base, cap = duration_us(self.base), duration_us(self.cap)
         return int(min(cap, base << min(ended - 1, 62)) * jitter)
+
+    def allows(self, attempt: int) -> bool:
+        """Return whether another attempt may follow this one."""
+        return self.max_attempts is None or attempt < self.max_attempts
+
+    def retries(self, lineage: Sequence[str]) -> bool:
+        """Return whether an exception leads to another attempt.
+
+        `lineage` has the paths of its class and all base classes, the most specific first; it is empty if no exception
+        of the task ended the attempt.
+        """
+        retry_on, dead_on = cast("tuple[str, ...]", self.retry_on), cast("tuple[str, ...]", self.dead_on)
+        for path in lineage:
+            if path in dead_on:
+                return False
+            if path in retry_on:
+                return True
+        return self.on_error and not (lineage and retry_on)
+
+
+def _delay(value: timedelta | float, *, name: str) -> timedelta:
+    us = duration_us(value, name=name)
+    try:
+        return timedelta(microseconds=us)
+    except OverflowError as error:
+        raise DelayValueError(f"{name} is longer than a timedelta can be; use a shorter one") from error
+
+
+def _paths(value: Any, *, name: str) -> tuple[str, ...]:
+    given = [value] if isinstance(value, (str, type)) else value
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        raise ValueError(f"{name} must be exception classes or dotted paths of them, got {type(value).__name__}")
+    return tuple(dict.fromkeys(_path(each, name=name) for each in given))
+
+
+def _path(value: Any, *, name: str) -> str:
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return ClassPath(class_path(value))
+    if not isinstance(value, str):
+        shown = class_path(value) if isinstance(value, type) else type(value).__name__
+        raise ValueError(f"{name} must have exception classes or dotted paths of them, got {shown}")
+    if "." not in value:
+        found = getattr(builtins, value, None)
+        if isinstance(found, type) and issubclass(found, BaseException):
+            return ClassPath(class_path(found))
+        near = get_close_matches(value, [each for each in vars(builtins) if each[:1].isupper()], n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(
+            f"{name} has {value!r:.80}, which is no builtin exception{hint}; "
+            f"pass the class, or its dotted path such as 'shop.errors.Declined'"
+        )
+    if not all(part.isidentifier() or part == "<locals>" for part in value.split(".")):
+        raise ValueError(f"{name} has {value!r:.80}, which is no dotted path; write 'shop.errors.Declined'")
+    return value

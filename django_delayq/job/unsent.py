@@ -43,6 +43,8 @@ def encode_new(job: Job, *, max_payload: int, delayed: bool = False) -> tuple[Jo
         flags |= Flag.DELAYED
     if job.result_ttl_us is not None:
         flags |= Flag.KEEPS_RESULT
+    if job.expiry is not None:
+        flags |= Flag.EXPIRES
     flags |= job.kind.flags
     if flags is not job.flags:
         job = replace(job, flags=flags)

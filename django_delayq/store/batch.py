@@ -32,6 +32,10 @@ class BatchJob:
         """Its due time as the scripts take it."""
         return f"+{self.delay_us}" if self.due_us is None else self.due_us
 
+    def estimated_due_us(self, now_us: int) -> int:
+        """Return its due time, if it is `now_us` in Redis."""
+        return now_us + self.delay_us if self.due_us is None else max(now_us, self.due_us)
+
 
 class Effect(NamedTuple):
     """What an operation did to one job."""

@@ -1,7 +1,7 @@
 """Claims: settle outcomes and claim jobs in one round trip, and send heartbeats. Called by workers."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -12,10 +12,12 @@ from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode
-from django_delayq.job.encryption import RESULT
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
+from django_delayq.job.progress import Progress
+from django_delayq.job.security.encryption import PROGRESS, RESULT
 from django_delayq.job.value import fast_dataclass
+from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import encode_queue
@@ -79,6 +81,8 @@ class ExchangeReply:
     now_us: int
     #: Leases that the worker had lost before: their outcomes changed nothing.
     lost: frozenset[bytes]
+    #: Leases of jobs that somebody asked to stop: a retry, release or dead letter of them changed nothing.
+    stopped: frozenset[bytes] = frozenset()
     #: µs after which a promotion will be overdue; 0: it is, and the worker must promote.
     overdue_in_us: int
     #: Changes when a queue appears or is removed.
@@ -95,6 +99,18 @@ class ExchangeReply:
     def dispatcher_overdue(self) -> bool:
         """Whether no dispatcher promotes."""
         return not self.overdue_in_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """What a heartbeat returned."""
+
+    #: Leases that the worker had lost.
+    lost: frozenset[bytes] = frozenset()
+    #: The worker should take no more jobs.
+    quiet: bool = False
+    #: Lease of each job that somebody asked to stop -> µs until its code must have ended, 0 at once.
+    stops: Mapping[bytes, int] = field(default_factory=dict)
 
 
 class Claims:
@@ -133,10 +149,10 @@ class Claims:
         for settlement in settlements:
             claim, decision = settlement.claim, settlement.decision
             match decision.action:
-                case Action.ACKNOWLEDGE if settlement.result:
+                case Action.ACKNOWLEDGE | Action.CANCEL if settlement.result:
                     result = self._cipher.seal(claim.raw_id, RESULT, settlement.result)
                     kept += [claim.lease, result, settlement.ttl_ms]
-                case Action.ACKNOWLEDGE:
+                case Action.ACKNOWLEDGE | Action.CANCEL:
                     acknowledged.append(claim.lease)
                 case Action.DEAD_LETTER:
                     dead += [claim.lease, self._attempts(settlement)]
@@ -187,7 +203,7 @@ class Claims:
                 # Only a number that was edited manually is later than our last. It could refuse this id forever.
                 self.worker_id, self._number = os.urandom(8), 0
             raise
-        now_us, lost, overdue_in_us, queues_version, more, unknown, recovered, *rows = reply
+        now_us, lost, stopped, overdue_in_us, queues_version, more, unknown, recovered, *rows = reply
         token, received_at = exchange.token, monotonic()
         claims = [
             self._claim(exchange, now_us, received_at, rows[at] + token, *rows[at + 1 : at + 5])
@@ -198,6 +214,7 @@ class Claims:
             blocking=exchange.blocking,
             now_us=now_us,
             lost=_leases(lost),
+            stopped=_leases(stopped),
             overdue_in_us=overdue_in_us,
             queues_version=queues_version,
             has_more=bool(more),
@@ -206,14 +223,30 @@ class Claims:
             claims=claims,
         )
 
-    def heartbeat(self, leases: Sequence[bytes], queues: Collection[str] = ()) -> frozenset[bytes]:
-        """Extend held leases and keep their queues listed. Return the leases that are lost. A round trip per 500."""
+    def heartbeat(
+        self, leases: Sequence[bytes], queues: Collection[str] = (), progress: Mapping[bytes, Progress] | None = None
+    ) -> HeartbeatReply:
+        """Extend held leases, keep their queues listed, and store the progress of jobs by their leases.
+
+        A round trip per 500 leases, one without leases.
+        """
         lost: set[bytes] = set()
-        names = [encode_queue(queue) for queue in queues]
-        for at in range(0, len(leases), _HEARTBEATS):
-            held = b"".join(leases[at : at + _HEARTBEATS])
-            lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker_id, self._lease_us, held, *names]))
-        return frozenset(lost)
+        stops: dict[bytes, int] = {}
+        quiet, names = False, [encode_queue(queue) for queue in queues]
+        for at in range(0, len(leases) or 1, _HEARTBEATS):
+            held = leases[at : at + _HEARTBEATS]
+            reports = [
+                part
+                for lease in held
+                if progress and lease in progress
+                for part in (lease, self._cipher.seal(lease[:12], PROGRESS, progress[lease].pack()))
+            ]
+            args: list[Part] = [self.worker_id, self._lease_us, b"".join(held), len(names), *names, *reports]
+            gone, is_quiet, *asked = self._shard.run(_HEARTBEAT, args)
+            lost |= _leases(gone)
+            quiet = bool(is_quiet)
+            stops.update((lease, max(0, left_us)) for lease, left_us in zip(asked[::2], asked[1::2], strict=True))
+        return HeartbeatReply(lost=frozenset(lost), quiet=quiet, stops=stops)
 
     def _attempts(self, settlement: Settlement) -> bytes:
         return self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())

@@ -31,7 +31,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "claim_records": (
         "hash",
-        "id -> token, time of the claim (µs), rank, a byte 0; `leases` is authoritative if the two disagree",
+        "id -> token, time of the claim (µs), rank, 1 if it was asked to stop, until when (µs) if so, its progress; "
+        "`leases` is authoritative if the two disagree",
     ),
     "unconfirmed": (
         "set",
@@ -79,7 +80,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",
     ),
-    "results": ("list", "per job that keeps its result: one record of its end; the only key that expires"),
+    "results": ("list", "per job that keeps its result: one record of its end; expires"),
     "next_promotion": ("string", "µs of the next promotion; only promote writes it"),
     "no_reclaim_before": (
         "string",
@@ -87,6 +88,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "notify_dispatcher": ("list", "at most one element: the dispatcher must promote earlier than it planned"),
     "notify": ("list", "at most one element: jobs are ready; one per queue, and one without a queue for all queues"),
+    "notify_worker": (
+        "list",
+        "per worker: at most one element: it must ask at once which jobs to stop; stop and quiet write it for a minute",
+    ),
     "forwarded": ("stream", "jobs that a forwarding pool handed on; its readers trim it"),
     "shards": ("string", "number of shards over which the jobs are spread; in shard 0 only"),
 }
@@ -143,6 +148,10 @@ class Keys:
     def notifications(self, queues: Sequence[str]) -> list[str]:
         """Return the keys to which a worker of these queues listens; no queues: a worker of all."""
         return [self.notify(queue) for queue in queues] or [self("notify")]
+
+    def notify_worker(self, worker_id: bytes) -> str:
+        """Return the key of one worker's own notification."""
+        return self(f"notify_worker:{worker_id.hex()}")
 
     def results(self, raw_id: bytes) -> str:
         """Return the key of a job's kept result."""

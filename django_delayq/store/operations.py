@@ -9,15 +9,25 @@ from dataclasses import replace
 from time import time_ns
 from typing import Any
 
-from django_delayq.exceptions import BadBody, BadSignature, KeyHeld, PayloadTooLarge, ShardsChanged
+from django_delayq.clock import estimated_us
+from django_delayq.exceptions import (
+    BadBody,
+    BadSignature,
+    KeyHeld,
+    PayloadTooLarge,
+    ShardsChanged,
+    UnknownEncryptionKey,
+)
 from django_delayq.job.codec import (
     Head,
     decode,
     decode_head,
+    decrypt,
     encode,
     encrypt,
     try_decode,
     try_decode_head,
+    with_due,
     with_flags,
     with_queue,
 )
@@ -32,11 +42,13 @@ from django_delayq.store.shard import Shard
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
-_PAUSE, _RESUME, _QUIET = Script("pause"), Script("resume"), Script("quiet")
+_PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
 #: Longest name of a person, in bytes.
 _LONGEST_NAME = 200
-#: What `reschedule` and `requeue` get if the job does not change.
+#: What `requeue` gets if the job does not change.
 _UNCHANGED: list[Part] = [b"", b"", b""]
+#: What `reschedule` gets.
+_STAYS: list[Part] = [*_UNCHANGED, b""]
 _HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
 #: What one job of a batch may be refused for; the others are changed.
 _REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
@@ -88,10 +100,27 @@ class Operations:
 
         return self._change_waiting(jobs, run, bodiless=bool(token or may_arrive))
 
+    def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
+        """Ask a running job to stop: its worker learns it at once, and it is not run again. False: it does not run.
+
+        Its code may run on for `grace_us`; a later call decides anew. Two round trips, O(1).
+        """
+        keys = self._shard.keys
+        for _ in range(3):
+            record = self._shard.execute("HGET", keys("claim_records"), raw_id)
+            if not record:
+                return False
+            token = record[:16]
+            if self._shard.run(_STOP, [raw_id, token, grace_us], worker_notify=keys.notify_worker(token[:8])):
+                return True
+            # It was claimed again meanwhile.
+        return False
+
     def reschedule(self, raw_id: bytes, *, delay_us: int = 0, due_us: int | None = None) -> int | None:
         """Give a waiting job another due time. Return it (µs), or None if the job does not wait. O(log n).
 
-        A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued.
+        A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued. An
+        expiry that is a span moves along.
         """
         return self.reschedule_many([BatchJob(raw_id=raw_id, delay_us=delay_us, due_us=due_us)])[0].due_us
 
@@ -102,9 +131,8 @@ class Operations:
             queues, args = QueueNumbers(), list[Part]()
             for each in batch:
                 assert each.head and each.body is not None
-                delayed = self._delayed(each.job.raw_id, each.head, each.body)
-                # Last: the body that replaces it if it becomes ready.
-                args += [queues.number(each.head), each.member, each.job.due, *delayed, b""]
+                changed = self._rescheduled(each.job, each.head, each.body)
+                args += [queues.number(each.head), each.member, each.job.due, *changed]
             places = [place for queue in queues.numbers for place in keys.named(queue).values()]
             replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places)
             return [
@@ -164,10 +192,10 @@ class Operations:
     ) -> int | None:
         """Revive the dead letter that died at `died_us`: it keeps id and history; attempts count from 0. O(log n).
 
-        `change` may return the job with other arguments; the caller has checked that they fit. Returns the due time
-        (µs), or None if it is not that dead letter any more. Raises `KeyHeld` if another job holds its key now,
-        `BadBody` if it cannot be read, `ShardsChanged` if its key belongs to another shard now, and `PayloadTooLarge`
-        if the changed arguments are too large.
+        Its expiry moves along, or is left out if its moment is over. `change` may return the job with other arguments;
+        the caller has checked that they fit. Returns the due time (µs), or None if it is not that dead letter any more.
+        Raises `KeyHeld` if another job holds its key now, `BadBody` if it cannot be read, `ShardsChanged` if its key
+        belongs to another shard now, and `PayloadTooLarge` if the changed arguments are too large.
         """
         job = BatchJob(raw_id=raw_id, died_us=died_us, delay_us=delay_us)
         return _or_raise(self.requeue_many([job], change=change)).due_us
@@ -180,7 +208,9 @@ class Operations:
         change: Callable[[Job], Job] | None = None,
     ) -> list[Effect]:
         """Do what `requeue()` does, to up to 250 dead letters, at their due times or over a spread."""
-        keys, effects = self._shard.keys, [_SKIPPED] * len(jobs)
+        keys, effects, now_us = self._shard.keys, [_SKIPPED] * len(jobs), estimated_us(self._shard.clock)
+        # A spread chooses the due times in Redis: a span counts from the last of them.
+        last_us = now_us + spread.length_us if spread else now_us
         for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
             queues, args, sent = QueueNumbers(), list[Part](), list[int]()
             for number, stored in zip(numbers, records, strict=True):
@@ -190,8 +220,9 @@ class Operations:
                 try:
                     self._check_key(letter.extras)
                     head, changed = decode_head(letter.body), _UNCHANGED
-                    if change is not None:
-                        changed = self._changed(job.raw_id, letter.body, change)
+                    if change is not None or head.expires:
+                        due_us = last_us if spread else job.estimated_due_us(now_us)
+                        changed = self._changed(job.raw_id, letter.body, change, due_us=due_us)
                 except _REFUSALS as error:
                     effects[number] = Effect(done=False, error=error)
                 else:
@@ -233,12 +264,16 @@ class Operations:
         return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
-        """Make a worker quiet within 15 s: it claims no more jobs. Returns False if it is unknown or already quiet."""
-        return bool(self._shard.run(_QUIET, [worker_id, _name(by) or b"?"]))
+        """Make a worker quiet at once: it claims no more jobs. Returns False if it is unknown or already quiet."""
+        return self._quiet(worker_id, _name(by) or b"?")
 
     def unquiet(self, worker_id: bytes) -> bool:
-        """Make a worker claim jobs again within 15 s. Returns False if it was not quiet."""
-        return bool(self._shard.run(_QUIET, [worker_id, b""]))
+        """Make a worker claim jobs again at once. Returns False if it was not quiet."""
+        return self._quiet(worker_id, b"")
+
+    def _quiet(self, worker_id: bytes, by: bytes) -> bool:
+        own_notification = self._shard.keys.notify_worker(worker_id)
+        return bool(self._shard.run(_QUIET, [worker_id, by], worker_notify=own_notification))
 
     def _check_key(self, extras: bytes) -> None:
         """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
@@ -249,25 +284,51 @@ class Operations:
                 f"{shard_of(digest, self._shards)}: enqueue a new job and discard this one, or set SHARDS back"
             )
 
-    def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job]) -> list[Part]:
-        """Return the body that was read, and member and body of the changed job."""
+    def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job] | None, *, due_us: int) -> list[Part]:
+        """Return the body that was read, and member and body of the changed job, whose expiry follows its due time."""
+        if change is None:
+            try:
+                revived = self._signer.resign(
+                    raw_id, body, lambda stored: self._with_due(raw_id, stored, due_us, revived=True)
+                )
+            except BadSignature:
+                # No worker will run it at any time.
+                return _UNCHANGED
+            return [body, decode_head(body).member(raw_id), revived]
         self._signer.verify(raw_id, body)
         job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
         job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
-        new = encrypt(new, raw_id=raw_id, cipher=self._cipher)
+        new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)
         return [body, job.member, self._signer.sign(raw_id, new)]
 
-    def _delayed(self, raw_id: bytes, head: Head, body: bytes) -> list[Part]:
-        """Return the body, and member and body of the same job with the delayed flag; `_UNCHANGED` if it has that."""
+    def _rescheduled(self, job: BatchJob, head: Head, body: bytes) -> list[Part]:
+        """Return the body, member and body of the same job at a later time, and its body if it becomes ready.
+
+        Empty parts stay as they are. A later time brings the delayed flag, and every time moves an expiry.
+        """
         flags = head.flags | Flag.DELAYED
-        if flags == head.flags:
-            return _UNCHANGED
+        if flags == head.flags and not head.expires:
+            return _STAYS
+        due_us = job.estimated_due_us(estimated_us(self._shard.clock))
+
+        def rewritten(flags: Flag) -> bytes:
+            return self._signer.resign(
+                job.raw_id, body, lambda stored: self._with_due(job.raw_id, with_flags(stored, flags), due_us)
+            )
+
         try:
-            changed = self._signer.resign(raw_id, body, lambda unsigned: with_flags(unsigned, flags))
-        except BadSignature:
-            # No worker will run it at any time.
-            return _UNCHANGED
-        return [body, head.member(raw_id)[:-1] + bytes((flags,)), changed]
+            later, ready = rewritten(flags), rewritten(head.flags) if head.expires else b""
+        except (BadSignature, UnknownEncryptionKey):
+            # No worker will run it at any time, or this process cannot read its expiry.
+            return _STAYS
+        return [body, head.member(job.raw_id)[:-1] + bytes((flags,)), later, ready]
+
+    def _with_due(self, raw_id: bytes, body: bytes, due_us: int, *, revived: bool = False) -> bytes:
+        """Return an unsigned body whose expiry follows a new due time. Raises `UnknownEncryptionKey`."""
+        if not decode_head(body).expires:
+            return body
+        plain = decrypt(body, raw_id=raw_id, cipher=self._cipher)
+        return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=self._cipher)
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
         """Return the JSON to keep of a cancelled job, and for how many ms."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import try_decode, try_decode_head
@@ -60,6 +60,8 @@ class ExpiredLease:
     attempts: AttemptHistory
     #: It was claimed behind a blocking pop, and its worker has not confirmed the claim.
     unconfirmed: bool
+    #: Somebody asked it to stop.
+    stops: bool
     #: µs since the epoch when it was claimed; 0 if that is lost.
     claimed_us: int
     #: Name of its worker, or its id in hex.
@@ -83,6 +85,11 @@ class Reclaim:
     queue: str | None
     #: 0: ready at its old rank; it is recovered if its last attempt crashed.
     delay_us: int = 0
+    #: Somebody asked it to stop, so it ends as cancelled.
+    stops: bool = False
+    #: If it does and keeps its result: the JSON to keep, and for how many ms.
+    result: bytes = field(default=b"", repr=False)
+    ttl_ms: int = 0
 
 
 class Promotion:
@@ -174,12 +181,17 @@ class Promotion:
         """
         queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
-        args: list[bytes | int] = [self._config.due_first_us // 1_000]
+        keys = self._shard.keys
+        results = [keys.results(item.lease[:12]) for item in decided if item.result]
+        args: list[bytes | int] = [self._config.due_first_us // 1_000, len(results)]
         for item in decided:
-            number = 0 if item.queue is None else numbers[item.queue]
-            record = self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())
-            args += (item.lease, record, number, item.delay_us)
-        more_keys = [key for queue in queues for key in self._shard.keys.named(queue).values()]
+            if item.stops:
+                args += (item.lease, item.result, -1, item.ttl_ms)
+            else:
+                number = 0 if item.queue is None else numbers[item.queue]
+                record = self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())
+                args += (item.lease, record, number, item.delay_us)
+        more_keys = [*results, *(key for queue in queues for key in keys.named(queue).values())]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
     def _expired_lease(
@@ -194,6 +206,7 @@ class Promotion:
         head = try_decode_head(body)
         raw_id, cipher = lease[:12], self._shard.cipher
         job, fault = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=cipher)
+        claim = ClaimRecord.unpack(claim_record)
         return ExpiredLease(
             lease=lease,
             shard=self._shard.index,
@@ -202,6 +215,7 @@ class Promotion:
             fault=fault,
             attempts=AttemptHistory.unpack(cipher.open_attempts(raw_id, attempts)),
             unconfirmed=bool(unconfirmed),
-            claimed_us=ClaimRecord.unpack(claim_record).claimed_us,
+            stops=claim.stop_by_us is not None,
+            claimed_us=claim.claimed_us,
             worker=worker_name.decode(errors="replace") if worker_name else worker_of(lease).hex(),
         )

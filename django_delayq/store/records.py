@@ -9,12 +9,22 @@ class ClaimRecord(NamedTuple):
     #: µs since the epoch when it was claimed; 0 if that is lost.
     claimed_us: int
     rank: int
+    #: If somebody asked the job to stop: when its code must have ended, µs since the epoch, Redis's clock.
+    stop_by_us: int | None = None
+    #: The stored form of its `Progress`; empty if the job reported none.
+    progress: bytes = b""
 
     @classmethod
     def unpack(cls, record: bytes | None) -> Self:
         """Read a field of `claim_records`."""
         record = record or b""
-        return cls(claimed_us=int.from_bytes(record[16:24]), rank=int.from_bytes(record[24:32]))
+        stops = record[32:33] == b"\1" and len(record) >= 41
+        return cls(
+            claimed_us=int.from_bytes(record[16:24]),
+            rank=int.from_bytes(record[24:32]),
+            stop_by_us=int.from_bytes(record[33:41]) if stops else None,
+            progress=record[41 if stops else 33 :],
+        )
 
 
 class DeadLetterRecord(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
-from django_delayq.job.encryption import Cipher
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache

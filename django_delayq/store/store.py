@@ -12,8 +12,8 @@ from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
-from django_delayq.job.encryption import Cipher
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo

@@ -1,7 +1,7 @@
 """By name: enqueue a task given its registered name."""
 
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.views.decorators.debug import sensitive_variables
@@ -10,20 +10,42 @@ from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.task import Task
+from django_delayq.task.options import Expires, OnExpiry
+from django_delayq.task.task import Task, Unique
 
 
-@sensitive_variables("args")
-def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: float | timedelta = 0) -> JobHandle:
+@sensitive_variables("args", "kwargs")
+def execute_later(
+    queue: str,
+    name: str,
+    args: Iterable[Any] = (),
+    delay: float | timedelta = 0,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    at: datetime | None = None,
+    key: str | None = None,
+    unique: Unique | None = None,
+    priority: int | None = None,
+    expires: Expires | None = None,
+    on_expiry: OnExpiry | None = None,
+) -> JobHandle:
     """Enqueue a registered task by its name, with the checks of `Task.enqueue()`; returns the handle of the job.
 
-    `args` is a list of positional arguments. `delay` is in seconds or a timedelta; 0 means as soon as possible. Raises
-    `UnknownTask`, and what `Task.enqueue()` raises.
+    `args` is a list of positional arguments, `kwargs` a dict of keyword arguments. `delay` is in seconds or a
+    timedelta; 0 means as soon as possible. `at` is an aware datetime instead. The other options are those of
+    `Task.using()`. Raises `UnknownTask`, and what `Task.using()` and `Task.enqueue()` raise.
     """
-    if isinstance(args, (str, bytes, dict)):
-        raise TypeError(f"args must be a list of positional arguments, got {type(args).__name__}")
+    if isinstance(args, (str, bytes, Mapping)):
+        raise TypeError(
+            f"args must be a list of positional arguments, got {type(args).__name__}; a dict is for kwargs="
+        )
+    if not isinstance(kwargs, Mapping | None):
+        raise TypeError(f"kwargs must be a dict of keyword arguments, got {type(kwargs).__name__}")
     task: Task[..., Any] = registry.get(name)
     check_name(queue, name="queue")
     if delay is None:
         raise DelayTypeError("delay must be a number of seconds or a timedelta, got None; 0 means as soon as possible")
-    return task.using(queue=queue, delay=delay).enqueue(*args)
+    # A delay of 0 is that of a caller who gives none.
+    time = {"at": at} if at is not None and not delay else {"delay": delay, "at": at}
+    options = {"key": key, "unique": unique, "priority": priority, "expires": expires, "on_expiry": on_expiry}
+    return task.using(queue=queue, **time, **options).enqueue(*args, **(kwargs or {}))  # type: ignore[arg-type]

@@ -1,13 +1,34 @@
-"""Context: the job that the running code belongs to."""
+"""Context: the job that the running code belongs to, and what that code and its worker say to each other."""
 
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+from django.db.models import QuerySet
 
 from django_delayq.clock import moment
+from django_delayq.exceptions import InvalidProgress
 from django_delayq.job.job import Claim
+from django_delayq.job.progress import Progress
+
+#: Seconds between two reports of `track()`: a loop of a million short rounds must not pay for each.
+_TRACK_EVERY = 0.5
+T = TypeVar("T")
+
+
+class Attempt(Protocol):
+    """The running attempt, as its code sees it. Used by any thread."""
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody asked the job to stop."""
+
+    def report_progress(self, progress: Progress) -> None:
+        """Pass a progress on; it does not wait for Redis, and may drop a value that a later one replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +36,8 @@ class CurrentJob:
     """The job of the running task."""
 
     _claim: Claim
+    #: None if nothing runs the claim that knows of progress and stops.
+    _attempt: Attempt | None = None
 
     @property
     def id(self) -> str:
@@ -51,16 +74,58 @@ class CurrentJob:
         """A copy of what middlewares put into the job at the enqueue."""
         return deepcopy(self._claim.job.context or {}) if self._claim.job else {}
 
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody called `stop()` on the job: clean up and return, or raise. Costs nothing to ask."""
+        return self._attempt is not None and self._attempt.should_stop
 
-_current: ContextVar[Claim | None] = ContextVar("django_delayq.task.context", default=None)
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Report how far the job is: `fraction` from 0 to 1, and a note of up to 500 characters.
+
+        Does not wait. The worker stores the last value, twice a second at most; it is gone when the attempt ends.
+        Raises `InvalidProgress`.
+        """
+        progress = Progress.checked(fraction, note)
+        if self._attempt is not None:
+            self._attempt.report_progress(progress)
+
+    def track(self, items: Iterable[T], *, total: int | None = None) -> Iterator[T]:
+        """Iterate over the items, and report after each how many of how many are done.
+
+        The number comes from `total`, from `count()` of a queryset, else from `len()`. Raises `InvalidProgress` if
+        there is none.
+        """
+        return self._track(items, _size(items) if total is None else total)
+
+    def _track(self, items: Iterable[T], total: int) -> Iterator[T]:
+        report_at = 0.0
+        for done, item in enumerate(items, 1):
+            yield item
+            if done == total or monotonic() >= report_at:
+                # Rows may be added while the loop runs.
+                self.progress(min(1.0, done / max(1, total)), f"{done:,} of {max(done, total):,}")
+                report_at = monotonic() + _TRACK_EVERY
 
 
-def set_current_claim(claim: Claim) -> None:
-    """Set the claim of this context."""
-    _current.set(claim)
+def _size(items: object) -> int:
+    if isinstance(items, QuerySet):
+        # len() would read all rows at once.
+        return items.count()
+    try:
+        return len(items)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InvalidProgress(f"track() cannot know how many items {type(items).__name__} has; pass total=") from error
+
+
+_current: ContextVar[tuple[Claim, Attempt | None] | None] = ContextVar("django_delayq.task.context", default=None)
+
+
+def set_current_claim(claim: Claim, attempt: Attempt | None = None) -> None:
+    """Set the claim of this context, and what its code says to its worker."""
+    _current.set((claim, attempt))
 
 
 def current_job() -> CurrentJob | None:
     """Return the job of the running task, or None if the task was called as a plain function."""
-    claim = _current.get()
-    return CurrentJob(claim) if claim else None
+    current = _current.get()
+    return CurrentJob(*current) if current else None

@@ -13,8 +13,9 @@ from django_delayq.clock import duration_us
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
+from django_delayq.task.options import Expires, OnExpiry, expiry_times
 from django_delayq.task.redaction import Sensitive, check_sensitive
-from django_delayq.task.task import Task, result_ttl_us
+from django_delayq.task.task import RetryDelay, Task, result_ttl_us
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +54,7 @@ def delayed_task(
     queue: str = ...,
     priority: int = ...,
     retry: RetryPolicy | None = ...,
+    retry_delay: RetryDelay | None = ...,
     timeout: float | timedelta | None = ...,
     hard_timeout: float | timedelta | None = ...,
     name: str | None = ...,
@@ -61,6 +63,8 @@ def delayed_task(
     on_commit: bool | None = ...,
     store_result: bool | float | timedelta = ...,
     sensitive: Sensitive | Sequence[str] = ...,
+    expires: Expires | None = ...,
+    on_expiry: OnExpiry = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -71,6 +75,7 @@ def delayed_task(
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
     retry: RetryPolicy | None = None,
+    retry_delay: RetryDelay | None = None,
     timeout: float | timedelta | None = None,
     hard_timeout: float | timedelta | None = None,
     name: str | None = None,
@@ -79,15 +84,21 @@ def delayed_task(
     on_commit: bool | None = None,
     store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
+    expires: Expires | None = None,
+    on_expiry: OnExpiry = "drop",
 ) -> Any:
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
 
     `name` is the name in stored jobs, the import path of the function by default. `aliases` are former names, so that
-    waiting jobs survive a renaming. `already_done` is called with the arguments of a job whose last run was cut off by
-    a crash, a lost lease or the stop of its worker; if it returns true, the job is acknowledged without another run.
+    waiting jobs survive a renaming. `retry_delay` is called in the worker with the number of a failed attempt and its
+    exception; it returns the seconds or timedelta until the next one, or None for the delay of `retry`. `already_done`
+    is called with the arguments of a job whose last run was cut off by a crash, a lost lease or the stop of its worker;
+    if it returns true, the job is acknowledged without another run.
     `store_result` keeps the return value, for RESULT_TTL (True) or for the given time (seconds or timedelta).
     `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
     hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
+    `expires` is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends
+    as expired, or as a dead letter with `on_expiry="dead"`.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -104,6 +115,7 @@ def delayed_task(
             queue=queue,
             priority=priority,
             retry=retry,
+            retry_delay=retry_delay,
             timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
             aliases=tuple(aliases),
@@ -111,6 +123,8 @@ def delayed_task(
             on_commit=on_commit,
             result_ttl_us=result_ttl_us(store_result),
             sensitive=hidden,
+            expires=None if expires is None else expiry_times(expires),
+            on_expiry=on_expiry,
         )
         registry.register(task)
         return task

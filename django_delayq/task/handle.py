@@ -10,9 +10,10 @@ from asgiref.sync import sync_to_async
 
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
-from django_delayq.exceptions import NoResult, WaitTimeout
+from django_delayq.exceptions import JobExpired, NoResult, WaitTimeout
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
+from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import EnqueueResult
@@ -53,6 +54,7 @@ class JobHandle:
         self._due_us: int | None = None
         self._job: Job | None = draft.job if draft else None
         self._result: Result | None = None
+        self._progress: Progress | None = None
         #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
         self.created = True
 
@@ -86,9 +88,16 @@ class JobHandle:
         return self._known()._job
 
     @property
+    def progress(self) -> Progress | None:
+        """How far the running attempt was at the last look-up; None if none runs, or it reported nothing."""
+        return self._known()._progress
+
+    @property
     def result(self) -> Any:
-        """The return value of the task, if `store_result` keeps it. Raises `NoResult`."""
+        """The return value of the task, if `store_result` keeps it. Raises `NoResult`; `JobExpired` if it expired."""
         known = self._known()
+        if known._state is State.EXPIRED:
+            raise JobExpired(f"job {self.id} has no result, it is expired: it could not begin in time")
         if known._result is None or known._state is not State.DONE:
             raise NoResult(
                 f"job {self.id} has no result, it is {known._state}; only jobs that are done have one, "
@@ -100,7 +109,7 @@ class JobHandle:
         """Wait until the job ends, at most `timeout` (seconds or a timedelta), and return the value of the task.
 
         Blocks in Redis, and checks once a second whether the job is dead. Raises `WaitTimeout`, and `NoResult` if the
-        job is dead, cancelled, or unsent, or its result is not kept.
+        job is dead, cancelled, expired (`JobExpired`), or unsent, or its result is not kept.
         """
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
@@ -147,6 +156,26 @@ class JobHandle:
         self._state, self._due_us = (kept, None) if cancelled else (None, None)
         return cancelled
 
+    def stop(self, grace: float | timedelta = 10) -> bool:
+        """Stop the job: cancel it if it waits, else ask its code to stop within `grace` (seconds or a timedelta).
+
+        Within a second its code sees `current_job().should_stop`; a coroutine is cancelled. After `grace` a child
+        process is killed, while a thread runs on. The job ends as cancelled and is not retried; if its code returns
+        nevertheless, it is done. Returns False if it has ended or is dead. May be repeated; the last `grace` counts.
+        """
+        grace_us = duration_us(grace, name="grace")
+        # A waiting job may begin, and a running one may be retried, between the two.
+        for _ in range(3):
+            if self.cancel():
+                return True
+            known = self._shard < self._store.config.shards
+            if known and self._operations.stop(self._raw_id, grace_us=grace_us):
+                self._state = None
+                return True
+            if self.refresh()._state not in _HAS_DUE:
+                return False
+        return False
+
     def reschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
         """Move the job to another time: seconds or a timedelta from now, or an aware datetime. False if it is too late.
 
@@ -176,6 +205,10 @@ class JobHandle:
     async def acancel(self) -> bool:
         """Do what `cancel()` does, from async code."""
         return await sync_to_async(self.cancel)()
+
+    async def astop(self, grace: float | timedelta = 10) -> bool:
+        """Do what `stop()` does, from async code."""
+        return await sync_to_async(self.stop)(grace)
 
     async def areschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
         """Do what `reschedule()` does, from async code."""
@@ -211,6 +244,7 @@ class JobHandle:
 
     def _show(self, found: JobRow) -> None:
         self._state, self._job, self._result = found.state, found.job, found.result
+        self._progress = found.progress
         self._due_us = found.moment_us if found.state in _HAS_DUE else None
 
     def _known(self) -> "JobHandle":

@@ -4,6 +4,7 @@ Calling a task calls the function. `using()`, `after()` and `at()` return a copy
 job and sends it.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,14 +15,15 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from asgiref.sync import sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import Units, duration_us, timedelta_of
+from django_delayq.clock import Units, duration_us, estimated_us, moment, timedelta_of
 from django_delayq.conf.config import Config
+from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.conf.validators import check_name
-from django_delayq.exceptions import DelayTypeError
+from django_delayq.exceptions import DelayTypeError, InvalidMoment
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
+from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Expiry, Job
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob, encode_new
@@ -31,11 +33,13 @@ from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import check_arguments, check_context, check_fit, check_payload, signature
 from django_delayq.task.handle import JobHandle, get_job
+from django_delayq.task.options import Expires, ExpiryTimes, OnExpiry, expiry_times
 from django_delayq.task.redaction import Sensitive, redact
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Unique = Literal["keep", "reject"]
+RetryDelay = Callable[[int, BaseException], float | timedelta | None]
 
 #: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
 _MIN_RESULT_TTL_US = 1_000
@@ -60,6 +64,8 @@ class Task(Generic[P, R]):
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
     hard_timeout_us: int | None = None
+    #: Returns the delay of the next attempt, given the number of the failed one and its exception.
+    retry_delay: RetryDelay | None = None
     aliases: tuple[str, ...] = ()
     already_done: Callable[P, bool] | None = None
     sensitive: Sensitive = ()
@@ -69,6 +75,9 @@ class Task(Generic[P, R]):
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
+    #: When its jobs expire: µs after the due time, or a moment in µs since the epoch.
+    expires: ExpiryTimes | None = None
+    on_expiry: OnExpiry = "drop"
     #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
     result_ttl_us: int | None = None
 
@@ -78,6 +87,8 @@ class Task(Generic[P, R]):
         # A template calls every callable that does not forbid it, and would run the code of the task.
         self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
         check_options(self)
+        if self.retry is not None and self.retry.has_rules:
+            object.__setattr__(self, "retry", resolve(self.retry))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a job."""
@@ -100,6 +111,8 @@ class Task(Generic[P, R]):
         on_commit: bool | None = None,
         database: str | None = None,
         store_result: bool | float | timedelta | None = None,
+        expires: Expires | None = None,
+        on_expiry: OnExpiry | None = None,
     ) -> "Task[P, R]":
         """Return a copy of the task with other options; None leaves an option as it is.
 
@@ -107,19 +120,21 @@ class Task(Generic[P, R]):
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
         of this task. If another job holds it, `"keep"` returns that job's handle and `"reject"` raises `KeyHeld`.
         `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL
-        (True) or for the given time.
+        (True) or for the given time. `expires` is in seconds or a timedelta after the due time, or an aware datetime:
+        a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
             raise TypeError("at and run_after mean the same; give one of them")
-        moment = at if at is not None else run_after
-        if delay is not None or moment is not None:
-            changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=delay, at=moment)
+        time = at if at is not None else run_after
+        if delay is not None or time is not None:
+            changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=delay, at=time)
         if queue is not None and queue_name is not None:
             raise TypeError("queue and queue_name mean the same; give one of them")
         if queue is not None or queue_name is not None:
             changes["queue"] = get_config().tasks.check_queue(queue if queue is not None else queue_name)
         options = {"key": key, "unique": unique, "retry": retry, "on_commit": on_commit, "database": database}
+        options["on_expiry"] = on_expiry
         changes |= {name: value for name, value in options.items() if value is not None}
         if priority is not None:
             changes["priority"] = priority
@@ -128,6 +143,8 @@ class Task(Generic[P, R]):
             for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
             if value is not None
         }
+        if expires is not None:
+            changes["expires"] = expiry_times(expires)
         if store_result is not None:
             changes["result_ttl_us"] = result_ttl_us(store_result)
         return replace(self, **changes)
@@ -215,6 +232,10 @@ class Task(Generic[P, R]):
         """The function that a worker calls."""
         return self.func
 
+    def run_options(self, job: Job) -> Any:
+        """Return the object with `retry_delay` and `already_done`, which only a worker needs."""
+        return self
+
     def serialize_result(self, value: Any) -> str:
         """Return the JSON of a return value. Raises `PayloadNotSerializable` and `PayloadTooLarge`."""
         check_payload(value, "the return value", show_keys=not self.sensitive)
@@ -254,6 +275,7 @@ class Task(Generic[P, R]):
             hard_timeout_us=self.hard_timeout_us,
             key=key,
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
+            expiry=None if self.expires is None else self._expiry(self.expires, due_us),
             **facts,
         )
         called_at, chain = runtime.current().clock.steady(), get_chain(job.backend)
@@ -281,6 +303,21 @@ class Task(Generic[P, R]):
         )
         return JobHandle(raw_id=job.raw_id, shard=job.shard, draft=draft, backend=job.backend)
 
+    def _expiry(self, expires: ExpiryTimes, due_us: int | None) -> Expiry:
+        """Return the expiry of a job that is made now. Raises `InvalidMoment` if it would have expired when it is due.
+
+        The moment of a span is computed again when the job is sent.
+        """
+        now_us = estimated_us(runtime.current().clock)
+        due_us = now_us + (self.delay_us or 0) if due_us is None else max(now_us, due_us)
+        if expires.moment_us is not None and expires.moment_us <= due_us:
+            raise InvalidMoment(
+                f"expires must be later than the due time, {moment(due_us)}, got {moment(expires.moment_us)}: "
+                f"such a job of {self.name} could never begin"
+            )
+        dead = self.on_expiry == "dead"
+        return Expiry(moment_us=expires.moment_us or 0, span_us=expires.span_us, dead=dead).from_due(due_us)
+
 
 def check_options(task: Task[..., Any]) -> None:
     """Raise ValueError for an option that no job can have; the error names the option."""
@@ -307,6 +344,15 @@ def check_common_options(
         raise ValueError(f"{label('unique')} must be 'keep' or 'reject', got {options.unique!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
+    if options.retry_delay is not None and not callable(options.retry_delay):
+        raise ValueError(
+            f"{label('retry_delay')} must be a function of the attempt and the exception, "
+            f"got {type(options.retry_delay).__name__}; for fixed delays use RetryPolicy(delays=…)"
+        )
+    if inspect.iscoroutinefunction(options.retry_delay):
+        raise ValueError(f"{label('retry_delay')} must be a plain function, not async def")
+    if options.on_expiry not in ("drop", "dead"):
+        raise ValueError(f"{label('on_expiry')} must be 'drop' or 'dead', got {options.on_expiry!r:.80}")
     for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):
         if limit_us == 0:
             raise ValueError(f"{label(name)} must be more than 0 seconds; leave it out for no limit")

@@ -11,7 +11,9 @@ from typing import Literal
 from django_delayq import runtime
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import DelayQError
-from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Outcome, OutcomeKind, stopped
+from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
 from django_delayq.store.claims import Claims, ExchangeReply, Settlement
@@ -26,13 +28,35 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 #: Whether an exception in a task is raised in the test, or left to the retry policy of the task.
 Errors = Literal["raise", "retry"]
 #: Outcomes that are no error: success, or a decision of the task.
-_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED, OutcomeKind.REJECTED)
+_NO_ERROR = (
+    *(OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED, OutcomeKind.REJECTED),
+    *(OutcomeKind.STOPPED, OutcomeKind.EXPIRED),
+)
 #: Tests use the longest delay of a retry, the only one that does not depend on chance.
 _FULL_JITTER = 1.0
 
 
 class TaskFailed(DelayQError, AssertionError):
     """A job could not be run: its task is unknown here, or its stored body cannot be read."""
+
+
+class _InlineAttempt:
+    """The running attempt of a test. Without heartbeats it asks Redis whenever its code does."""
+
+    def __init__(self, claims: Claims, claim: Claim) -> None:
+        self._claims, self._lease = claims, claim.lease
+        #: What it reported, oldest first.
+        self.progress: list[Progress] = []
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether somebody asked the job to stop."""
+        return self._lease in self._claims.heartbeat([self._lease]).stops
+
+    def report_progress(self, progress: Progress) -> None:
+        """Store the progress at once."""
+        self.progress.append(progress)
+        self._claims.heartbeat([self._lease], (), {self._lease: progress})
 
 
 class InlineWorker:
@@ -59,14 +83,17 @@ class InlineWorker:
             if not claims:
                 return
             [claim] = claims
+            attempt = _InlineAttempt(self._claims, claim)
             with _observed() as raised:
-                outcome = execution.run(claim)
+                outcome = execution.run(claim, attempt)
+            if outcome.kind is not OutcomeKind.SUCCEEDED and attempt.should_stop:
+                outcome = stopped(outcome)
             settlement = decide_settlement(
                 claim, outcome, worker="the test", longest_wait_us=self._longest_wait_us, jitter=_FULL_JITTER
             )
             lost = self._exchange(settlement).lost
             emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
-            ran = JobRun.of(claim, outcome, settlement.decision)
+            ran = JobRun.of(claim, outcome, settlement.decision, progress=attempt.progress)
             yield ran
             _raise(outcome, ran, raised[-1] if raised else None, errors)
 

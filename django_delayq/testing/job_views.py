@@ -8,6 +8,7 @@ from typing import Any
 from django_delayq.clock import moment
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
+from django_delayq.job.progress import Progress
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import MAX_ROWS
 from django_delayq.store.store import Store
@@ -38,6 +39,8 @@ class EnqueuedJob:
     due_in: timedelta | None
     #: Number of the attempt it waits for, from 1; if it is dead, the number of its attempts.
     attempt: int
+    #: When it expires if it has not begun by then; aware, UTC. None: never.
+    expires: datetime | None = None
     #: What middlewares put into it at the enqueue.
     context: dict[str, Any] = field(default_factory=dict, repr=False)
     #: The end of the traceback of the last failed attempt.
@@ -59,6 +62,7 @@ class EnqueuedJob:
             due=None if due_us is None else moment(due_us),
             due_in=None if due_us is None else timedelta(microseconds=due_us - now_us),
             attempt=row.attempts.ended + (row.state is not State.DEAD),
+            expires=moment(job.expiry.moment_us) if job and job.expiry else None,
             context=dict(job.context or {}) if job else {},
             error=row.attempts.last_error,
         )
@@ -79,7 +83,7 @@ class EnqueuedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
-    """One attempt that ran in a test."""
+    """One attempt that ran in a test, or a job that expired when its turn came."""
 
     id: str
     task: str
@@ -94,9 +98,13 @@ class JobRun:
     error: str = field(default="", repr=False)
     #: The delay of the next attempt; None if there is none.
     retry_in: timedelta | None = None
+    #: What it reported by `progress()` and `track()`, oldest first.
+    progress: list[Progress] = field(default_factory=list, repr=False)
+    #: It became a dead letter.
+    dead: bool = False
 
     @classmethod
-    def of(cls, claim: Claim, outcome: Outcome, decision: Decision) -> "JobRun":
+    def of(cls, claim: Claim, outcome: Outcome, decision: Decision, *, progress: Sequence[Progress] = ()) -> "JobRun":
         """Return the view of an attempt that was settled."""
         job = claim.job
         again = decision.action is Action.RETRY
@@ -110,10 +118,12 @@ class JobRun:
             ending=outcome.kind,
             error=outcome.error,
             retry_in=timedelta(microseconds=decision.delay_us) if again else None,
+            progress=list(progress),
+            dead=decision.action is Action.DEAD_LETTER,
         )
 
     def __repr__(self) -> str:
-        dead = "" if self.ending is OutcomeKind.SUCCEEDED else ", dead"
+        dead = ", dead" if self.dead else ""
         again = f", again in {span(self.retry_in)}" if self.retry_in is not None else dead
         number = f", attempt {self.attempt}" if self.attempt > 1 else ""
         return f"<{call(self.task, self.args, self.kwargs)} {self.ending}{number}{again}>"

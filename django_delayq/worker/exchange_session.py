@@ -7,7 +7,7 @@ from typing import Any
 from django_delayq.clock import DAY_US
 from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Outcome
+from django_delayq.job.outcome import Outcome, stopped
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
@@ -94,7 +94,9 @@ class ExchangeSession:
         self.in_flight = InFlight.EXCHANGE
 
     def exchange(self, outcomes: OutcomeBuffer) -> tuple[ExchangeReply, Settled]:
-        """Send the request if necessary, and return its reply and the settlements in it.
+        """Send the request if necessary, and return its reply and the settlements in it that were applied or lost.
+
+        Those that were refused because their job was asked to stop return to the buffer as stopped.
 
         Raises `StaleExchange` if the server has seen a newer request; the outcomes return to the buffer and nothing is
         in flight. After any other `StoreError` the same request is sent by the next call.
@@ -115,6 +117,11 @@ class ExchangeSession:
                 self.cancel_blocking()
             raise
         self._request, self.in_flight = None, InFlight.NOTHING
+        if reply.stopped:
+            # They were asked to stop before this worker knew it.
+            refused = [(each.claim, outcome) for each, outcome in settled if each.claim.lease in reply.stopped]
+            outcomes.restore((claim, stopped(outcome)) for claim, outcome in refused)
+            settled = [item for item in settled if item[0].claim.lease not in reply.stopped]
         # Sent with the first request, and again if the server lost its state.
         self._is_known = not reply.unknown_worker or not self._is_known
         return reply, settled

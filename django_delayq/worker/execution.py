@@ -14,7 +14,7 @@ from typing import Any
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US, timedelta_of
+from django_delayq.clock import SECOND_US, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import (
     DeadLetterNow,
@@ -25,7 +25,9 @@ from django_delayq.exceptions import (
     TransactionLeftOpen,
 )
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import Outcome, OutcomeKind, kind_of_fault
+from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide, kind_of_fault
+from django_delayq.job.retry import class_path
+from django_delayq.logs import logger
 from django_delayq.middleware.chain import MiddlewareJob, get_chain
 from django_delayq.processes import database, process_limits
 from django_delayq.processes.fork_safety import exit_if_child_of
@@ -41,18 +43,20 @@ Call = Callable[[Any, Job, Claim], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
+#: Tasks whose `retry_delay` failed: each is logged once.
+_wrong_delays: set[str] = set()
 
 
-def run(claim: Claim) -> Outcome:
+def run(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     """Run the task of a claim in this thread and return its outcome.
 
     Each run has a context of its own, so language, time zone and context variables start fresh. Database connections
     are cleaned up before and after.
     """
-    return Context().run(_run_sync, _attempt(claim, _call_here, _clean_here))
+    return Context().run(_run_sync, _attempt(claim, attempt, _call_here, _clean_here))
 
 
-async def run_async(claim: Claim) -> Outcome:
+async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     """Run the task of a claim in this event loop and return its outcome; the caller provides the context.
 
     The calls of the task through `sync_to_async` run in one thread of the job's own, as in a Django request.
@@ -68,21 +72,26 @@ async def run_async(claim: Claim) -> Outcome:
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, _call_in_loop, clean)
+            return await _attempt(claim, attempt, _call_in_loop, clean)
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
-        return timed(failed(error), began)
+        return timed(failed(error, claim.job), began)
 
 
-def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
+def forward(
+    claim: Claim, accept: Callable[[dict[str, Any]], object], attempt: current.Attempt | None = None
+) -> Outcome:
     """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
     The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
-    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in.
+    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in. It has no `current_job()`, so nothing is
+    done with `attempt`.
     """
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
+    if job.expiry is not None and claim.has_expired(monotonic()):
+        return expired(claim)
     facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
@@ -95,7 +104,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     except BaseException as error:
         database.assume_opened()
         outcome = _outcome_of(None, claim, job, error)
-    return timed(_unless(database.clean(), outcome), began)
+    return timed(_unless(database.clean(), outcome, None, claim), began)
 
 
 def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -107,31 +116,33 @@ def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     raise RuntimeError("a coroutine that runs in a thread must not wait")
 
 
-async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
+async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, clean: Clean) -> Outcome:
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
     began = monotonic()
+    if job.expiry is not None and claim.has_expired(began):
+        return expired(claim)
     try:
         task = registry.find(job.task)
         if task is None:
             return Outcome(
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
-        outcome = await _run(task, claim, job, call, clean)
+        outcome = await _run(task, claim, attempt, job, call, clean)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
-        outcome = failed(error)
+        outcome = failed(error, job)
     return timed(outcome, began)
 
 
-async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
-    current.set_current_claim(claim)
+async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, call: Call, clean: Clean) -> Outcome:
+    current.set_current_claim(claim, attempt)
     await clean()
     here = os.getpid()
     try:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
-        if claim.attempts.recovered and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
+        if claim.attempts.recovered and await _is_done(task, job, call):
             value = None
         else:
             job = task.before_run(claim, job)
@@ -142,15 +153,28 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
         exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
         database.assume_opened()
-        outcome = _outcome_of(task.func, claim, job, error)
+        outcome = _outcome_of(task, claim, job, error)
     finally:
         left_open = await clean()
-    return _unless(left_open, outcome)
+    return _unless(left_open, outcome, task, claim)
 
 
-def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
+def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome, task: Any, claim: Claim) -> Outcome:
     """Return the outcome, or a failure if the code succeeded but left a transaction open, which was rolled back."""
-    return failed(left_open) if left_open and outcome.kind is OutcomeKind.SUCCEEDED else outcome
+    if not left_open or outcome.kind is not OutcomeKind.SUCCEEDED:
+        return outcome
+    return _with_delay(failed(left_open, claim.job), task, claim, left_open)
+
+
+async def _is_done(task: Any, job: Job, call: Call) -> bool:
+    check = task.run_options(job).already_done
+    if check is None:
+        return False
+    # The task does not run, so no middleware is asked.
+    if call is not _call_in_loop:
+        return bool(_call(check, job))
+    # In an event loop, plain code that reads the database needs a thread.
+    return bool(await _bounded(check if is_async(check) else sync_to_async(check), job))
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
@@ -217,24 +241,45 @@ async def _bounded(func: Any, job: Job) -> Any:
         raise
 
 
-def _outcome_of(func: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
+def _outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
     runtime.current().on_task_exception(error)
     if isinstance(error, RetryLater | Snooze):
         try:
             delay_us = _requested_us(error, claim, job)
         except (DelayQError, TypeError) as wrong:
-            return failed(wrong)
+            return failed(wrong, job)
         kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
-        return Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error))
+        requested = Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error))
+        return _with_delay(requested, task, claim, error)
     if isinstance(error, DeadLetterNow):
         return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error))
-    if func is not None and isinstance(error, TypeError):
+    if task is not None and isinstance(error, TypeError):
         try:
-            check_fit(func, job.args, job.kwargs)
+            check_fit(task.func, job.args, job.kwargs)
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit))
-    return failed(error)
+    return _with_delay(failed(error, job), task, claim, error)
+
+
+def _with_delay(outcome: Outcome, task: Any, claim: Claim, error: BaseException) -> Outcome:
+    """Return the outcome with the delay that the task's `retry_delay` computes, if it has one and is tried again."""
+    job = claim.job
+    if task is None or job is None or outcome.delay_us is not None:
+        return outcome
+    if decide(outcome, job.retry, attempt=claim.attempt, jitter=0).action is not Action.RETRY:
+        return outcome
+    try:
+        retry_delay = task.run_options(job).retry_delay
+        delay = None if retry_delay is None else retry_delay(claim.attempt, error)
+        if delay is not None:
+            delay_us = get_config(job.backend).tasks.check_time(delay=delay)[0] or 0
+            return replace(outcome, delay_us=delay_us)
+    except BaseException as wrong:
+        if job.task not in _wrong_delays:
+            _wrong_delays.add(job.task)
+            logger.error("The retry_delay of %s failed; the policy of its jobs decides", job.task, exc_info=wrong)
+    return outcome
 
 
 def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | None:
@@ -256,8 +301,8 @@ def _text(error: BaseException) -> str:
     return str.__str__(str(error))
 
 
-def failed(error: BaseException) -> Outcome:
-    """Return the outcome of an attempt that ended with this exception."""
+def failed(error: BaseException, job: Job | None = None) -> Outcome:
+    """Return the outcome of an attempt of the job that ended with this exception."""
     process_limits.restore_open_files()
     try:
         text = "".join(traceback.format_exception(error))
@@ -266,12 +311,27 @@ def failed(error: BaseException) -> Outcome:
     except BaseException as unprintable:
         # The exception's own __str__() or metaclass may raise anything, even SystemExit.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
-    return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
+    lineage = _lineage(error) if job is not None and job.retry.has_rules else ()
+    return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error), lineage=lineage)
+
+
+def _lineage(error: BaseException) -> tuple[str, ...]:
+    try:
+        return tuple(map(class_path, type(error).__mro__))
+    except BaseException:
+        # Its metaclass raises.
+        return (_path(error),)
+
+
+def expired(claim: Claim) -> Outcome:
+    """Return the outcome of a claim whose job has expired: none of its code ran."""
+    until = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
+    return Outcome(kind=OutcomeKind.EXPIRED, error=until)
 
 
 def _path(error: BaseException) -> str:
     try:
-        return f"{type(error).__module__}.{type(error).__qualname__}"
+        return class_path(type(error))
     except BaseException:
         # Its metaclass raises, so bypass it.
         return str(type.__getattribute__(type(error), "__name__"))

@@ -10,18 +10,23 @@ from time import monotonic
 from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
-from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide
-from django_delayq.job.result import pack_done
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide
+from django_delayq.job.result import pack_cancelled, pack_done, pack_expired
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, has_listener, job_dead_lettered, job_finished
+from django_delayq.signals import announce, has_listener, job_dead_lettered, job_expired, job_finished
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 
 _DEFAULT_RETRY = RetryPolicy()
-_COUNTED = {Action.ACKNOWLEDGE: "done", Action.RETRY: "retried", Action.DEAD_LETTER: "dead"}
+_COUNTED = {
+    Action.ACKNOWLEDGE: "done",
+    Action.RETRY: "retried",
+    Action.DEAD_LETTER: "dead",
+    Action.CANCEL: "cancelled",
+}
 
 
 def decide_settlement(
@@ -45,13 +50,22 @@ def decide_settlement(
         waited_us=claim.claimed_us - (attempts.waiting_since_us or claim.claimed_us),
         longest_wait_us=longest_wait_us,
         waits_on_mismatch=kind.waits_on_mismatch,
+        dead_if_expired=claim.job is not None and claim.job.expiry is not None and claim.job.expiry.dead,
     )
     if not decision.counted:
         return Settlement(claim=claim, decision=decision, attempts=_uncounted(claim, outcome))
-    if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
+    has_result = outcome.result is not None or decision.action is Action.CANCEL
+    if has_result and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
-        result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        if outcome.result is None or decision.action is Action.CANCEL:
+            result = pack_cancelled(worker=worker, started_us=started_us, ended_us=ended_us)
+        else:
+            result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
+        return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
+    if _is_expired(decision, outcome) and claim.job and claim.job.result_ttl_us is not None:
+        result = pack_expired(ended_us=_ended_us(claim, outcome))
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if decision.action in (Action.RETRY, Action.DEAD_LETTER):
@@ -95,14 +109,21 @@ def emit_all(
         if settlement.claim.lease in lost:
             emissions.append(partial(_log_lost_lease, settlement.claim, outcome))
         elif settlement.decision.action is not Action.RELEASE:
-            if settlement.decision.counted:
+            if _is_expired(settlement.decision, outcome):
+                _count(settlement.claim, outcome, "expired", metrics)
+            elif settlement.decision.counted:
                 _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
             elif outcome.kind is OutcomeKind.SNOOZED:
                 _count(settlement.claim, outcome, "snoozed", metrics)
-            if _is_heard(settlement):
+            if outcome.kind is OutcomeKind.EXPIRED or _is_heard(settlement):
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:
         emit(emissions)
+
+
+def _is_expired(decision: Decision, outcome: Outcome) -> bool:
+    """Return whether a job ended as expired, and not as a dead letter."""
+    return outcome.kind is OutcomeKind.EXPIRED and decision.action is Action.ACKNOWLEDGE
 
 
 def _is_heard(settlement: Settlement) -> bool:
@@ -120,7 +141,10 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
-    announce(job_finished, task, **facts, outcome=outcome, decision=decision)
+    if _is_expired(decision, outcome):
+        announce(job_expired, task, job_id=claim.id, job=claim.job)
+    elif outcome.kind is not OutcomeKind.EXPIRED:
+        announce(job_finished, task, **facts, outcome=outcome, decision=decision)
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:

@@ -10,7 +10,8 @@ from django_delayq.conf.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreError
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
+from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind, stopped
+from django_delayq.job.progress import Progress
 from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import claims_status
@@ -20,7 +21,7 @@ from django_delayq.store.shard import Shard
 from django_delayq.worker.claiming.blocking_claim import BlockingClaim
 from django_delayq.worker.claiming.leases import HeldClaims
 from django_delayq.worker.claiming.prefetch import PrefetchPolicy
-from django_delayq.worker.claiming.queue_listener import QueueListener
+from django_delayq.worker.claiming.queue_listener import OwnNotification, QueueListener
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
@@ -112,9 +113,15 @@ class Worker(Runnable):
         #: Ends the sleep of the loop; called by other threads. The `run_worker` command sets it.
         self.wake: Callable[[], object] = lambda: None
         self._held = HeldClaims(
-            claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
+            claims.heartbeat,
+            pool.is_stuck,
+            lease_us=config.lease_us,
+            name=self._name,
+            ended=lambda: self.wake(),
+            stop_claim=pool.stop,
+            quiet=self.quiet,
+            notification=OwnNotification(shard, lambda: claims.worker_id),
         )
-        self._held.start()
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
         #: Called when jobs were settled as interrupted while their code still runs here. `run_worker` sets it, to end
         #: the process.
@@ -129,6 +136,8 @@ class Worker(Runnable):
         # The phase is computed, not stored: other threads set the one value, signal handlers the other.
         self._is_quiet = False
         self._grace_until: float | None = None
+        # Last: its thread may call `quiet()` at once.
+        self._held.start()
 
     @property
     def phase(self) -> Phase:
@@ -231,9 +240,15 @@ class Worker(Runnable):
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Buffer an outcome; called by threads of the pool."""
         self._recovered.release(claim)
+        if self._held.is_stopping(claim.lease):
+            outcome = stopped(outcome)
         refills = self._work_available and self._pool.held <= self._prefetch.refill_at
         if self._outcomes.add(claim, outcome) or refills:
             self.wake()
+
+    def report_progress(self, claim: Claim, progress: Progress) -> None:
+        """Store the progress of a claim's job soon; called by its code."""
+        self._held.report_progress(claim.lease, progress)
 
     def _may_claim(self) -> bool:
         return self.phase.claims and self._prefetch.load(self._pool.held).has_slot
@@ -306,7 +321,10 @@ class Worker(Runnable):
         if self._prefetch.request_ended(wants_more=self._work_available, held=self._pool.held):
             self.wake()
         self._held.settled(settlement.claim.lease for settlement, _ in settled)
-        if any(outcome.kind is OutcomeKind.INTERRUPTED for _, outcome in settled):
+        if any(outcome.kind is OutcomeKind.INTERRUPTED for _, outcome in settled) or (
+            # A job that was asked to stop may have been settled as stopped while its code runs on.
+            self.phase is Phase.INTERRUPTING and any(outcome.kind is OutcomeKind.STOPPED for _, outcome in settled)
+        ):
             self.on_interrupted()
         emit_all(settled, lost=reply.lost, metrics=self.metrics)
         if reply.dispatcher_overdue and not self._drain:

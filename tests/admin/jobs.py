@@ -4,7 +4,7 @@ from time import monotonic
 from typing import Any
 
 from django_delayq.job.ids import from_text, next_id, to_text
-from django_delayq.job.job import Job
+from django_delayq.job.job import Expiry, Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.store.claims import Settlement
@@ -31,6 +31,8 @@ def add(
     delay: int | None = HOUR,
     unique_by: str | None = None,
     raw_id: bytes | None = None,
+    expiry: Expiry | None = None,
+    ttl: int | None = None,
     context: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> str:
@@ -44,6 +46,8 @@ def add(
         kwargs=kwargs,
         retry=RetryPolicy(max_attempts=3),
         key=unique_by,
+        expiry=expiry,
+        result_ttl_us=ttl,
         context=context,
     )
     draft = unsent(job, max_payload=4_000_000)

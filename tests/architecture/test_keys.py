@@ -17,6 +17,7 @@ from tests.shard_apis import ShardApis
 SCRIPTS = [path.stem for path in Path(store.__file__).parent.glob("lua/*.lua") if path.stem != "_prelude"]
 PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
 PER_JOB = {"results"}
+PER_WORKER = {"notify_worker"}
 #: Names by which scripts know a key of another noun.
 OTHER_NAMES = {
     "to_scheduled": {"scheduled"},
@@ -24,6 +25,7 @@ OTHER_NAMES = {
     "to_recovered": {"recovered"},
     "to_notify": {"notify"},
     "queue_notify": {"notify"},
+    "worker_notify": {"notify_worker"},
 }
 
 
@@ -49,8 +51,8 @@ def test_every_key_is_in_the_catalogue_with_its_type(apis: ShardApis) -> None:
         noun, queue = noun_of(key)
         assert noun in CATALOGUE
         assert apis.client.type(key).decode() == CATALOGUE[noun][0], key
-        assert not queue or noun in PER_QUEUE | PER_JOB
-        assert queue or noun not in PER_QUEUE | PER_JOB or noun == "notify"
+        assert not queue or noun in PER_QUEUE | PER_JOB | PER_WORKER
+        assert queue or noun not in PER_QUEUE | PER_JOB | PER_WORKER or noun == "notify"
 
 
 def test_every_noun_of_the_catalogue_is_in_use(apis: ShardApis) -> None:
@@ -58,10 +60,10 @@ def test_every_noun_of_the_catalogue_is_in_use(apis: ShardApis) -> None:
     assert {noun_of(key)[0] for key in apis.client.keys("*")} == set(CATALOGUE)
 
 
-def test_nothing_expires_but_kept_results(apis: ShardApis) -> None:
+def test_nothing_expires_but_kept_results_and_notifications_of_single_workers(apis: ShardApis) -> None:
     exercise_all_apis(apis)
     expiring = {noun_of(key)[0] for key in apis.client.keys("*") if apis.client.ttl(key) != -1}
-    assert expiring == {"results"}
+    assert expiring == {"results", "notify_worker"}
 
 
 def test_a_notification_list_holds_at_most_one_element(apis: ShardApis) -> None:
@@ -90,11 +92,11 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             for key_name, key in zip(names, keys, strict=False):
                 noun, queue = noun_of(key)
                 assert noun in OTHER_NAMES.get(key_name, {key_name}), f"{name}.lua: {key_name} is {key}"
-                of_one = noun in PER_JOB or (noun in PER_QUEUE and key_name != "notify")
+                of_one = noun in PER_JOB | PER_WORKER or (noun in PER_QUEUE and key_name != "notify")
                 assert bool(queue) == of_one, f"{name}.lua: {key_name} is {key}"
             # A page is of any place.
             others = {"page": {"leases", "dead_letters"}}.get(name, set())
-            if name in ("settle_and_claim", "cancel"):
+            if name in ("settle_and_claim", "cancel", "reclaim"):
                 others = PER_JOB
             assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
@@ -111,6 +113,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             "pause",
             "resume",
             "quiet",
+            "stop",
             "notify",
         ),
     }

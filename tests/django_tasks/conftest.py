@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from django_delayq import runtime
 from django_delayq.job import ids
+from django_delayq.testing.fake_clock import FakeClock
 from tests.django_tasks.compat import task_enqueued, task_finished, task_started
 from tests.django_tasks.worker import OneWorker
 
@@ -59,3 +61,11 @@ def signal_log() -> Iterator[SignalLog]:
     yield log
     for signal, receiver in receivers:
         signal.disconnect(receiver)
+
+
+@pytest.fixture
+def moved_clock() -> Iterator[FakeClock]:
+    """The clock of every store that is made from now on; the test moves it."""
+    clock = FakeClock()
+    with runtime.override(clock=clock):
+        yield clock

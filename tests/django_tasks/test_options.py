@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from django.db import transaction
 from redis import Redis
 
-from django_delayq import execute_later, get_job
+from django_delayq import RetryPolicy, execute_later, get_job
 from django_delayq.backend.backend import DelayQBackend, DelayQTask
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
+from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.testing.fake_clock import FakeClock
 from tests.django_tasks.compat import (
     IMMEDIATE,
     InvalidTask,
@@ -34,6 +37,56 @@ def test_a_retry_policy_of_options_is_that_of_the_alias(tasks_settings: Any) -> 
         until(worker.step, what="the next attempt")
     result.refresh()
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
+
+
+def test_rules_of_options_decide_which_errors_are_tried_again(tasks_settings: Any) -> None:
+    retry = RetryPolicy(max_attempts=3, retry_on="builtins.LookupError", delays=[3_600])
+    options = {"retry": retry, "retry_delay": lambda attempt, error: 0}
+    with_options(tasks_settings, TASKS={django_tasks.fail.module_path: options})
+    # It raises ValueError.
+    result = django_tasks.fail.enqueue()
+    assert OneWorker().drain() == 1
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 1)
+    options["retry"] = RetryPolicy(max_attempts=3, retry_on=ValueError, delays=[3_600])
+    with_options(tasks_settings, TASKS={django_tasks.fail.module_path: options})
+    result = django_tasks.fail.enqueue()
+    worker = OneWorker()
+    for _ in range(3):
+        until(worker.step, what="the next attempt, at once")
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
+
+
+def test_an_interrupted_task_is_asked_whether_it_was_done(tasks_settings: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"already_done": lambda a, b=0: a == 1}})
+    stop = Outcome(kind=OutcomeKind.INTERRUPTED)
+    stopped = OneWorker(run=lambda claim: stop)
+    done = django_tasks.add.enqueue(1, b=5)
+    # It waits at its old place, so the same worker would claim it again.
+    assert stopped.step() and OneWorker().drain() == 1
+    again = django_tasks.add.enqueue(2, b=5)
+    assert stopped.step() and OneWorker().drain() == 1
+    for result in (done, again):
+        result.refresh()
+    assert [each.status for each in (done, again)] == [TaskResultStatus.SUCCESSFUL] * 2
+    assert [each.attempts for each in (done, again)] == [1, 1]
+    assert (done.return_value, again.return_value) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"retry": RetryPolicy(retry_on="json.Nope")}, r"retry_on of .*\['retry'\] has 'json.Nope'"),
+        ({"retry_delay": 5}, r"\['retry_delay'\] must be a function"),
+        ({"already_done": True}, r"\['already_done'\] must be a function, got bool"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(tasks_settings: Any, options: Any, words: str, client: Redis) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: options})
+    with pytest.raises(Exception, match=words):
+        django_tasks.add.enqueue(1)
+    assert client.keys("*:jobs") == []
 
 
 def test_a_time_limit_of_options_ends_a_task(tasks_settings: Any, tmp_path: Path) -> None:
@@ -72,6 +125,47 @@ def test_a_wrong_key_is_refused_before_anything_is_stored(tasks_settings: Any, c
     with pytest.raises(ValueError, match="the key of tests.sample_app.django_tasks.add must be a string"):
         django_tasks.add.enqueue(1)
     assert client.keys("*:jobs") == []
+
+
+@pytest.mark.parametrize("on_expiry", ["drop", "dead"])
+def test_a_job_that_expires_has_failed(tasks_settings: Any, moved_clock: FakeClock, on_expiry: str) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"expires": 60, "on_expiry": on_expiry}})
+    result = django_tasks.add.enqueue(1)
+    other = django_tasks.add.using(delayq={"expires": 600}).enqueue(2)
+    moved_clock.advance(120_000_000)
+    assert OneWorker().drain() == 2
+    result.refresh()
+    other.refresh()
+    assert (result.status, other.status) == (TaskResultStatus.FAILED, TaskResultStatus.SUCCESSFUL)
+    [error] = result.errors
+    assert error.exception_class_path == "django_delayq.exceptions.JobExpired"
+    assert "expired" in error.traceback
+
+
+def test_the_expiry_counts_from_run_after(tasks_settings: Any, moved_clock: FakeClock) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    patient = django_tasks.add.using(run_after=later, delayq={"expires": 60})
+    result = patient.enqueue(1)
+    moved_clock.advance(3_630_000_000)
+    assert OneWorker().drain() == 1
+    result.refresh()
+    assert result.status is TaskResultStatus.SUCCESSFUL
+    with pytest.raises(ValueError, match="expires must be later than the due time"):
+        django_tasks.add.using(run_after=later + timedelta(hours=2), delayq={"expires": later}).enqueue(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"expires": -1}, r"delayq\['expires'\] must not be negative"),
+        ({"expires": "soon"}, r"delayq\['expires'\] must be a number of seconds, a timedelta, or an aware datetime"),
+        ({"expires": datetime(2030, 1, 1)}, r"delayq\['expires'\] must be an aware datetime"),
+        ({"expires": 5, "on_expiry": "fail"}, r"delayq\['on_expiry'\] must be 'drop' or 'dead'"),
+    ],
+)
+def test_a_wrong_expiry_is_refused(tasks_settings: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidTask, match=words):
+        django_tasks.add.using(delayq=options)
 
 
 def test_options_can_also_be_set_on_the_task_under_the_name_delayq(tasks_settings: Any) -> None:

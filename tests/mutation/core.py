@@ -10,7 +10,8 @@ RESULTS = "tests/integration/store/queries/test_result_waiter.py"
 KILLS, NETWORK = "tests/chaos/processes/test_kills.py", "tests/chaos/network/test_network.py"
 WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
-ENCRYPTION_UNIT, ENCRYPTION = "tests/unit/job/test_encryption.py", "tests/integration/security/test_encryption.py"
+ENCRYPTION_UNIT = "tests/unit/job/security/test_encryption.py"
+ENCRYPTION = "tests/integration/security/test_encryption.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
@@ -57,8 +58,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a crashed job runs among the others",
         "worker/pools/threads.py",
-        "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
-        "runner = self._runner",
+        "return self.recovery if self.recovery and claim.attempts.crash_suspected else self._runner",
+        "return self._runner",
     ): ("tests/chaos/tasks/test_poison.py", KILLS),
     at(
         "a worker starts a job whose lease has expired",
@@ -142,13 +143,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/commands/test_eviction.py",),
     at(
         "a signature is valid for any job id",
-        "job/signing.py",
+        "job/security/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
-    ): ("tests/unit/job/test_signing.py", "tests/integration/security/test_signing.py"),
+    ): ("tests/unit/job/security/test_signing.py", "tests/integration/security/test_signing.py"),
     at(
         "one key encrypts all jobs",
-        "job/encryption.py",
+        "job/security/encryption.py",
         'hmac.digest(self._keys[name], raw_id, "sha256")',
         "self._keys[name]",
     ): (ENCRYPTION_UNIT,),
@@ -170,8 +171,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a dead letter that is retried with other arguments is stored as it is",
         "store/operations.py",
-        "        new = encrypt(new, raw_id=raw_id, cipher=self._cipher)\n",
-        "",
+        "new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)",
+        "new = with_due(new, due_us, revived=True)",
     ): (ENCRYPTION,),
     at(
         "an unknown encryption key is final",
@@ -184,7 +185,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ),
     at(
         "the last secret encrypts",
-        "job/encryption.py",
+        "job/security/encryption.py",
         "name, nonce = next(iter(self._keys)), ",
         "name, nonce = next(reversed(self._keys)), ",
     ): (ENCRYPTION_UNIT,),
@@ -209,8 +210,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that kills its process is tried forever",
         "job/outcome.py",
-        "or attempt >= policy.max_attempts:",
-        "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
+        "or not policy.allows(attempt):",
+        "or (not policy.allows(attempt) and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/job/test_outcome.py", "tests/chaos/tasks/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",

@@ -54,8 +54,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a success may leave a transaction open",
         "worker/execution.py",
-        "return failed(left_open) if left_open and outcome.kind is OutcomeKind.SUCCEEDED else outcome",
-        "return outcome",
+        "    return _with_delay(failed(left_open, claim.job), task, claim, left_open)\n",
+        "    return outcome\n",
     ): (CONNECTIONS,),
     at(
         "closing a connection leaves its atomic block marked as open",
@@ -72,7 +72,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a forwarder's function keeps a dead connection",
         "worker/execution.py",
-        "    return timed(_unless(database.clean(), outcome), began)\n",
+        "    return timed(_unless(database.clean(), outcome, None, claim), began)\n",
         "    return timed(outcome, began)\n",
     ): (CONNECTIONS,),
     at(

@@ -36,8 +36,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an incomplete reply of a child blocks its runner",
         CHILD,
-        "outcome, self.rss = self._read_reply(until)",
-        "outcome, self.rss = self._pipe.recv()",
+        "                reply = self._read_reply(until)",
+        "                reply = self._pipe.recv()",
     ): ("tests/integration/worker/pools/test_process_pool.py",),
     at(
         "an exception's str subclass runs its code in the worker",
@@ -78,8 +78,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job's coroutine uses a task factory that another job set",
         LOOP,
-        "Task(run_async(entry.claim), loop=self._loop, context=Context())",
-        "self._loop.create_task(run_async(entry.claim), context=Context())",
+        "Task(run_async(entry.claim, entry), loop=self._loop, context=Context())",
+        "self._loop.create_task(run_async(entry.claim, entry), context=Context())",
     ): ENDS,
     at(
         "a job can shut down the executor that all jobs share",

@@ -64,9 +64,21 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a postponed immediate job has no head start",
         "store/operations.py",
-        "        if flags == head.flags:\n",
+        "        if flags == head.flags and not head.expires:\n",
         "        if True:\n",
     ): (RESCHEDULE,),
+    at(
+        "a span ends before the last job of a spread begins",
+        "store/operations.py",
+        "due_us = last_us if spread else",
+        "due_us =",
+    ): ("tests/integration/store/operations/test_expiry.py",),
+    at(
+        "a job that runs now keeps the expiry of its old time",
+        "store/operations.py",
+        'rewritten(head.flags) if head.expires else b""',
+        'b""',
+    ): ("tests/integration/store/operations/test_expiry.py",),
     at(
         "a postponed job no longer holds its key",
         "store/lua/reschedule.lua",

@@ -85,7 +85,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a queue with a running job is removed from the list",
         "store/lua/heartbeat.lua",
-        "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
+        "for at = 6, 5 + names do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
     ): (NAMES,),
     at(
         "a new queue does not change the version of the queue list",

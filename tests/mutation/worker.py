@@ -8,8 +8,45 @@ SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
 KILLS = "tests/chaos/processes/test_kills.py"
+EXPIRY = "tests/testing_helpers/test_expiry.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "an expired job runs",
+        "worker/execution.py",
+        "    if job.expiry is not None and claim.has_expired(began):\n        return expired(claim)\n",
+        "",
+    ): (EXPIRY, "tests/integration/worker/pools/test_expired_jobs.py"),
+    at(
+        "an expired job is forwarded",
+        "worker/execution.py",
+        "    if job.expiry is not None and claim.has_expired(monotonic()):\n        return expired(claim)\n",
+        "",
+    ): ("tests/integration/worker/pools/test_expired_jobs.py",),
+    at(
+        "the expiry of a first attempt is that of the enqueueing host's clock",
+        "job/job.py",
+        "expiry.span_us is None or self.attempts != NO_ATTEMPTS",
+        "True",
+    ): ("tests/unit/job/test_expiry.py",),
+    at(
+        "a claim expires while it is fetched only",
+        "job/job.py",
+        "self.claimed_us + int((now - self.received_at) * SECOND_US) > expires_us",
+        "self.claimed_us > expires_us",
+    ): ("tests/unit/job/test_expiry.py", "tests/integration/worker/pools/test_expired_jobs.py"),
+    at(
+        "an expired job counts as done",
+        "worker/settlement.py",
+        '_count(settlement.claim, outcome, "expired", metrics)',
+        '_count(settlement.claim, outcome, "done", metrics)',
+    ): ("tests/integration/worker/pools/test_expired_jobs.py",),
+    at(
+        "a job may have a moment before its due time",
+        "task/task.py",
+        "if expires.moment_us is not None and expires.moment_us <= due_us:",
+        "if False:",
+    ): (EXPIRY,),
     at(
         "outcomes that could not be sent are lost",
         "worker/outcome_buffer.py",

@@ -23,6 +23,12 @@ async def wait_for(path: str) -> None:
 
 
 @delayed_task
+async def record(*args: object) -> None:
+    """Record that it ran, with its arguments."""
+    note_run(args=args)
+
+
+@delayed_task
 async def fail() -> None:
     """Fail."""
     note_run()

@@ -1,15 +1,14 @@
 """Model: every transition in plain Python, from which follows what Redis must hold after each step."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.enqueue import key_digest
-from tests.stateful.values import Ended, ExpectedReply, KeyTaken, ModelJob, Place
+from tests.stateful.values import ENDED_FOR_GOOD, Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
 #: Most silent processes that one promotion removes.
@@ -41,10 +40,10 @@ class Model:
     queues: dict[str, int] = field(default_factory=dict)
     #: Changes when a queue appears or is removed.
     version: int | None = None
-    #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
+    #: Worker -> last seen; and its last exchange: number, lost leases, leases of stopped jobs, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
     dispatchers: dict[bytes, int] = field(default_factory=dict)
-    exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
+    exchanges: dict[bytes, tuple[int, frozenset[bytes], frozenset[bytes], list[bytes]]] = field(default_factory=dict)
     described: set[bytes] = field(default_factory=set)
     #: Queue -> when it was paused.
     paused: dict[str, int] = field(default_factory=dict)
@@ -76,7 +75,7 @@ class Model:
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
         for number, draft in enumerate(drafts):
-            raw_id, digest = draft.job.raw_id, _digest(draft)
+            raw_id, digest = draft.job.raw_id, digest_of(draft)
             if raw_id in self.withdrawn:
                 continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
@@ -90,7 +89,7 @@ class Model:
             if raw_id not in self.jobs:
                 fresh.setdefault(raw_id, draft)
         for raw_id, draft in fresh.items():
-            job = ModelJob(draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts)
+            job = ModelJob.of(draft)
             self.jobs[raw_id] = job
             self.counts["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
@@ -138,41 +137,57 @@ class Model:
         worker, number = token[:8], int.from_bytes(token[8:])
         first, version = worker not in self.exchanges, self.reply_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
+        stopped = frozenset(item.lease for item in ended if item.lease not in lost and self._is_refused(item))
         for item in ended:
-            if item.lease not in lost:
+            if item.lease not in lost | stopped:
                 self._settle(self.jobs[item.lease[:12]], item)
         claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
+            job.stop_by, job.progress = None, b""
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
-        self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        self.exchanges[worker] = number, lost, stopped, [job.lease for job in claims]
         left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
             self.notified -= set(queues)
             self.notified_all = self.notified_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
         more = bool(want and self._in_order(Place.READY, queues, strict))
-        return ExpectedReply(lost, more, claims, first, version, bool(left))
+        return ExpectedReply(lost, stopped, more, claims, first, version, bool(left))
 
     def repeat(self, worker: bytes) -> ExpectedReply:
         """Return the reply to a repeated exchange: the claims of it that the worker still holds."""
-        _, lost, leases = self.exchanges[worker]
+        _, lost, stopped, leases = self.exchanges[worker]
         return ExpectedReply(
-            lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.reply_version
+            lost, stopped, True, [job for lease in leases if (job := self.leased(lease))], False, self.reply_version
         )
 
-    def heartbeat(self, worker: bytes, leases: Sequence[bytes], queues: Collection[str]) -> set[bytes]:
-        """Extend leases and keep their queues listed. Return the lost leases."""
+    def heartbeat(
+        self, worker: bytes, leases: Sequence[bytes], queues: Collection[str], progress: Mapping[bytes, bytes]
+    ) -> tuple[set[bytes], dict[bytes, int]]:
+        """Extend leases, keep their queues listed, store progress. Return lost leases, and stops with the time left."""
         self.workers[worker] = self.now
+        stops = {}
         for lease in leases:
             if job := self.leased(lease):
                 job.score, job.unconfirmed = self.now + self.lease_us, False
+                job.progress = progress.get(lease, job.progress)
+                if job.stop_by is not None:
+                    stops[lease] = max(0, job.stop_by - self.now)
         for queue in queues:
             self._use(queue)
-        return {lease for lease in leases if not self.leased(lease)}
+        return {lease for lease in leases if not self.leased(lease)}, stops
+
+    def stop(self, raw_id: bytes, grace_us: int) -> bool:
+        """Ask a running job to stop."""
+        job = self.jobs.get(raw_id)
+        if job is None or job.place is not Place.CLAIMED:
+            return False
+        job.stop_by = self.now + grace_us
+        return True
 
     def cancel_blocking(self, queues: Sequence[str]) -> None:
         """Claim nothing for a cancelled blocking exchange; its notification is sent again."""
@@ -183,7 +198,9 @@ class Model:
         carried_out = 0
         for item in items:
             job = self.leased(item.lease)
-            if job and job.score <= self.now and (job.unconfirmed or not item.spared):
+            stops = item.ending is OutcomeKind.STOPPED
+            may_be_spared = job is not None and (job.unconfirmed or not item.spared)
+            if job and job.score <= self.now and (job.stop_by is not None) == stops and (stops or may_be_spared):
                 self._settle(job, item)
                 carried_out += 1
         return carried_out
@@ -232,7 +249,7 @@ class Model:
             raise KeyTaken(0, holder)
         job.ended, job.crash_suspected, job.spared = 0, False, False
         job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
-        self._wait(job, self.now + delay_us)
+        self._wait(job, self.now + delay_us, revived=True)
         return job.due_us
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:
@@ -300,9 +317,18 @@ class Model:
         by_member = sorted(jobs, key=lambda job: (job.score, order[job.queue], job.place == Place.READY, job.member))
         return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
+    def _is_refused(self, item: Ended) -> bool:
+        """Return whether the job was asked to stop, so that it may only be settled as done or stopped."""
+        runs_again = item.ending not in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
+        return runs_again and self.jobs[item.lease[:12]].stop_by is not None
+
     def _settle(self, job: ModelJob, item: Ended) -> None:
+        if item.ending is OutcomeKind.STOPPED:
+            return self._end(job, "cancelled", keep=True)
         if item.ending is OutcomeKind.SUCCEEDED:
             return self._end(job, "done", keep=True)
+        if item.ending is OutcomeKind.EXPIRED and not (job.expiry and job.expiry.dead):
+            return self._end(job, "expired", keep=True)
         if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
             job.record, job.spared = item.record, True
             job.place, job.score = Place.RECOVERED if job.crash_suspected else Place.READY, job.rank
@@ -319,7 +345,7 @@ class Model:
             return None
         job.ended, job.crash_suspected, job.spared, job.waiting_since = job.ended + 1, False, False, 0
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
-        if item.ending in (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK) or job.ended >= job.max_attempts:
+        if item.ending in ENDED_FOR_GOOD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.crash_suspected = (
@@ -348,8 +374,9 @@ class Model:
         job = self.jobs.get(raw_id)
         return job if job and job.place is Place.DEAD and job.score == died_us else None
 
-    def _wait(self, job: ModelJob, due_us: int) -> None:
+    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False) -> None:
         job.due_us = max(self.now, due_us)
+        job.expire_after(job.due_us, revived=revived)
         if due_us > self.now:
             job.place, job.score = Place.SCHEDULED, due_us
         else:
@@ -396,7 +423,3 @@ class Model:
             self.results[job.raw_id] = job.record, job.body, how
         del self.jobs[job.raw_id]
         self.counts[how] += 1
-
-
-def _digest(draft: UnsentJob) -> bytes | None:
-    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None

@@ -127,7 +127,7 @@ MORE = [
     ),
     at("a reclaimed job runs among others", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
     at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_rank else b""', 'b""'),
-    at("no reply announces recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
+    at("no reply announces recovered jobs", EXCHANGE, "recovered and 1 or 0,", "0,"),
     at("a claim behind a pop is confirmed at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
     at(
         "a settled lease stays unconfirmed",
@@ -232,6 +232,32 @@ MORE = [
     at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
     at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
+    at(
+        "a job that was asked to stop is retried",
+        EXCHANGE,
+        "    table.remove(alive, again[number])\n",
+    ),
+    at(
+        "a repeated exchange does not say which outcomes were refused",
+        EXCHANGE,
+        "string.sub(last, stopped_at, stopped_at + stopped_size - 1)",
+        "''",
+    ),
+    at(
+        "a job that was asked to stop after it was judged is ended by that judgement",
+        RECLAIM,
+        "stops == (queue == -1)\n    and ",
+        "",
+    ),
+    at("a stopped job keeps its attempts", RECLAIM, "      redis.call('HDEL', attempts, id)\n"),
+    at(
+        "progress ends a stop",
+        "store/lua/heartbeat.lua",
+        "string.sub(record, 1, moment and 41 or 33)",
+        "string.sub(record, 1, 33)",
+    ),
+    at("a stop ends progress", "store/lua/stop.lua", " .. progress)", ")"),
+    at("a second stop keeps a part of the first", "store/lua/stop.lua", "and 42 or 34", "and 34 or 34"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
     at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     Mutation(
@@ -250,7 +276,25 @@ MORE = [
         "suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)",
         "suspect = False",
     ),
-    at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
+    at(
+        "a span does not follow the due time of a reschedule",
+        "store/operations.py",
+        "self._with_due(job.raw_id, with_flags(stored, flags), due_us)",
+        "with_flags(stored, flags)",
+    ),
+    at(
+        "a span begins when the job is made, not when it is due",
+        "store/enqueue.py",
+        "body = with_due(body, max(now_us, due_us))",
+        "body = with_due(body, now_us)",
+    ),
+    at(
+        "a retry of a dead letter is expired already",
+        "store/operations.py",
+        "if change is not None or head.expires:",
+        "if change is not None:",
+    ),
+    at("one attempt too many", "job/retry.py", "attempt < self.max_attempts", "attempt <= self.max_attempts"),
     at(
         "the dispatcher counts one attempt too few",
         "dispatcher.py",

@@ -14,11 +14,13 @@ from tests.stateful.model import Model
 from tests.stateful.values import Place
 
 #: Notifications: the invariants check what they must announce, not what is in them.
-HINTS = ("notify", "notify_dispatcher")
+HINTS = ("notify", "notify_dispatcher", "notify_worker")
+#: What a TTL ends.
+EXPIRING = ("results", "notify_worker")
 
 
 def read(client: Redis, keys: Keys) -> dict[str, Any]:
-    """Return every key with its value; each has the type in the catalogue, and only results have a TTL."""
+    """Return every key with its value; each has the type in the catalogue, and only those that expire have a TTL."""
     names = [name.decode() for name in client.keys("*")]
     pipeline = client.pipeline(transaction=False)
     for name in names:
@@ -40,7 +42,7 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
                 pipeline.get(name)
     answers = pipeline.execute()
     for name, ttl in zip(names, answers[::2], strict=True):
-        assert (ttl == -1) == (noun_of(name, keys) != "results"), f"{name} has the TTL {ttl}"
+        assert (ttl == -1) == (noun_of(name, keys) not in EXPIRING), f"{name} has the TTL {ttl}"
     values = (dict(value) if isinstance(value, list) else value for value in answers[1::2])
     return dict(zip(names, values, strict=True))
 
@@ -51,6 +53,8 @@ def noun_of(name: str, keys: Keys) -> str:
     noun, _, queue = name.removeprefix(keys("")).partition(":")
     if queue and noun == "results":
         assert name == keys.results(bytes.fromhex(queue)), f"{name} is not what Keys would build"
+    elif queue and noun == "notify_worker":
+        assert name == keys.notify_worker(bytes.fromhex(queue)), f"{name} is not what Keys would build"
     elif queue:
         assert name == getattr(keys, noun)(unquote(queue)), f"{name} is not what Keys would build"
     return noun
@@ -89,8 +93,9 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
             expected[keys("unique_keys")][job.digest] = job.member
         if job.place is Place.CLAIMED:
             expected[keys("leases")][job.lease] = job.score
-            run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
-            expected[keys("claim_records")][raw_id] = run
+            stop = b"\0" if job.stop_by is None else b"\1" + job.stop_by.to_bytes(8)
+            run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8)
+            expected[keys("claim_records")][raw_id] = run + stop + job.progress
             if job.unconfirmed:
                 expected[keys("unconfirmed")] = {*expected[keys("unconfirmed")], job.lease}
         else:
@@ -109,7 +114,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     expected[keys("workers")] = model.workers
     expected[keys("dispatchers")] = model.dispatchers
     expected[keys("paused")] = {keys.ready(queue).encode(): b"%d ann" % at for queue, at in model.paused.items()}
-    expected[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
+    expected[keys("exchanges")] = {worker: number for worker, (number, *_) in model.exchanges.items()}
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.next_promotion is not None:
         expected[keys("next_promotion")] = str(model.next_promotion).encode()

@@ -4,8 +4,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US
-from django_delayq.job.job import Flag
+from django_delayq.job.codec import with_due
+from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import key_digest
+
+#: Endings after which a job is a dead letter, whatever its attempts.
+ENDED_FOR_GOOD = (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK, OutcomeKind.EXPIRED)
 
 
 class Place(StrEnum):
@@ -41,15 +47,26 @@ class ModelJob:
     unconfirmed: bool = False
     claimed_us: int = 0
     rank: int = 0
+    #: If it was asked to stop: until when its code may run (µs). And the stored progress of its code.
+    stop_by: int | None = None
+    progress: bytes = b""
     #: Number of ended attempts, counted here and not read from the record.
     ended: int = 0
     crash_suspected: bool = False
     #: Since then the lease of an unconfirmed claim expired.
     spared: bool = False
     record: bytes = b""
+    #: When it expires (µs), and what the caller gave; None if it never does.
+    expires_us: int | None = None
+    expiry: Expiry | None = None
     #: Runs that a stop cut short; and when it first met a worker that does not know its task (µs).
     interruptions: int = 0
     waiting_since: int = 0
+
+    @classmethod
+    def of(cls, draft: UnsentJob) -> "ModelJob":
+        job = draft.job
+        return cls(job.member, draft.body, job.queue, digest_of(draft), job.retry.max_attempts, expiry=job.expiry)
 
     def put_off(self, item: "Ended", now: int) -> bool:
         """Settle a run that is no attempt; return False if it is one."""
@@ -82,8 +99,22 @@ class ModelJob:
     def waits(self) -> bool:
         return self.place in (Place.SCHEDULED, Place.READY, Place.RECOVERED)
 
+    def expire_after(self, due_us: int, *, revived: bool = False) -> None:
+        """Let a span begin at a due time; the expiry of a revived job is left out if it is over."""
+        if self.expiry is None:
+            return
+        self.expires_us = self.expiry.moment_us if self.expiry.span_us is None else due_us + self.expiry.span_us
+        self.body = with_due(self.body, due_us, revived=revived)
+        if revived and self.expires_us <= due_us:
+            self.expiry = self.expires_us = None
+
     def has(self, flag: Flag) -> bool:
         return bool(self.member[13] & flag)
+
+
+def digest_of(draft: UnsentJob) -> bytes | None:
+    """Return the digest of a draft's unique key."""
+    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None
 
 
 @dataclass(frozen=True)
@@ -106,6 +137,8 @@ class ExpectedReply:
     """What the reply to an exchange must be."""
 
     lost: frozenset[bytes]
+    #: Leases of jobs that were asked to stop, so that their outcomes were refused.
+    stopped: frozenset[bytes]
     more: bool
     claims: list[ModelJob]
     first: bool

@@ -8,8 +8,9 @@ import pytest
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import encode, encrypt
-from django_delayq.job.encryption import RESULT, Cipher
-from django_delayq.job.job import Job
+from django_delayq.job.job import Expiry, Flag, Job
+from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.security.encryption import RESULT, Cipher
 
 READ_BODY = """
 import json, sys
@@ -39,8 +40,15 @@ except NewerBody:
 CIPHER = Cipher(on=True, secrets=["s" * 32])
 RAW_ID = bytes(range(16))
 #: Option -> a job with it. The older reader knows none but the first.
-JOBS = {"none": Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})}
-JOBS["context"] = replace(JOBS["none"], context={"request_id": "7f3a"})
+JOB = Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})
+JOBS = {
+    "none": JOB,
+    "rules": replace(JOB, retry=RetryPolicy(max_attempts=7, retry_on=OSError, dead_on="shop.errors.Declined")),
+    "delays": replace(JOB, retry=RetryPolicy(delays=[5, 60, 600])),
+    "for ever": replace(JOB, retry=RetryPolicy(max_attempts=None)),
+    "context": replace(JOB, context={"request_id": "7f3a"}),
+    "expiry": replace(JOB, expiry=Expiry(moment_us=2_000_000, span_us=1_000_000, dead=True), flags=Flag.EXPIRES),
+}
 #: Part -> an attempts record with it, which the older reader does not know.
 RECORDS = {
     "none": AttemptHistory(ended=3, crash_suspected=True),
@@ -57,7 +65,7 @@ def test_the_older_reader_ignores_the_new_option(
     _, body = encode(job, max_payload=10_000)
     imported, *read = json.loads(in_older_package(READ_BODY, body))
     assert imported.startswith(str(older_package))
-    assert read == [job.task, job.queue, job.args, job.kwargs, job.retry.max_attempts]
+    assert read == [job.task, job.queue, job.args, job.kwargs, job.retry.max_attempts or MAX_ATTEMPTS]
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())

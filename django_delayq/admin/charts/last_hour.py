@@ -31,19 +31,25 @@ def charts(series: MinuteSeries, now_us: int, tz: tzinfo) -> list[Chart]:
 
 def _finished(minutes: Sequence[Stats], hour: Stats, labels: Sequence[str]) -> Chart:
     facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "failed": grouped(hour.dead)}
+    summary = _("Last hour: %(done)s done, %(retried)s tried again, %(failed)s failed.") % facts
     series = [
         Series("done", _("done"), [each.done for each in minutes]),
         Series("retried", _("tried again"), [each.retried for each in minutes]),
         Series("failed", _("failed"), [each.dead for each in minutes]),
     ]
     headers = [_("Minute"), _("Done"), _("Tried again"), _("Failed")]
+    # Few projects have such jobs; the others need no empty column.
     if hour.snoozed:
         series.append(Series("snoozed", _("snoozed"), [each.snoozed for each in minutes]))
         headers.append(_("Snoozed"))
+    if hour.expired:
+        summary = f"{summary} {_('%s expired.') % grouped(hour.expired)}"
+        series.append(Series("expired", _("expired"), [each.expired for each in minutes]))
+        headers.append(_("Expired"))
     return Chart(
         name="finished",
         title=_("Finished per minute"),
-        summary=_("Last hour: %(done)s done, %(retried)s tried again, %(failed)s failed.") % facts,
+        summary=summary,
         series=series,
         headers=headers,
         labels=labels,

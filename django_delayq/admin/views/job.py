@@ -56,7 +56,7 @@ class JobDetail:
         self.state, self.css_class, self.moment_label = _STATES[row.state]
         if row.lease_end_us is not None and row.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
-        self.line = JobLine(row, page.config.redact)
+        self.line = JobLine(row, page.config.redact, now_us=page.now_us)
         self.is_known = registry.find(row.task) is not None
 
     @property

@@ -104,7 +104,8 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "filter": job_filter,
         "listing": listing,
         "lines": [
-            JobLine(row, page.config.redact, detail_url(page, job_list, job_filter, row)) for row in listing.rows
+            JobLine(row, page.config.redact, detail_url(page, job_list, job_filter, row), page.now_us)
+            for row in listing.rows
         ],
         "actions": actions if page.may_manage else [],
         "list_url": address(""),

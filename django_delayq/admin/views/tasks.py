@@ -30,7 +30,7 @@ class TaskRow:
     #: second and before any attempt, the time limit, and its place in the source.
     registered: bool = False
     queue: str = ""
-    max_attempts: int = 0
+    max_attempts: int | None = 0
     base_us: int | None = None
     cap_us: int | None = None
     timeout_us: int | None = None
@@ -86,8 +86,8 @@ def _line(task: Any, hour: Stats, page: PageContext) -> TaskRow:
         registered=True,
         queue=task.queue,
         max_attempts=retry.max_attempts,
-        base_us=duration_us(retry.base),
-        cap_us=duration_us(retry.cap),
+        base_us=duration_us(retry.delays[0] if retry.delays else retry.base),
+        cap_us=duration_us(retry.delays[-1] if retry.delays else retry.cap),
         timeout_us=task.timeout_us,
         where=f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}",
     )

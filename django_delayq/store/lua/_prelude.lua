@@ -45,6 +45,14 @@ local function crash_suspected(record)
   return record and (string.byte(record, 3) or 0) % 2 == 1
 end
 
+-- A claim record is the token (16 bytes), when the job was claimed (µs), its rank, and a byte: 1 if somebody asked the
+-- job to stop. Then follow when its code must have ended (µs), if so, and its progress, which no script reads.
+-- Returns that moment; nothing if the job may run on, or another token holds it.
+local function stop_by(record, token)
+  if not record or #record < 41 or string.byte(record, 33) ~= 1 or string.sub(record, 1, 16) ~= token then return end
+  return (struct.unpack('>I8', record, 34))
+end
+
 -- The name of a queue, encoded: the end of each of its keys. `queues` and `next_due` hold names in this form.
 local function queue_of(key)
   return string.match(key, '[^:]*$')
@@ -156,13 +164,17 @@ local function delete_extras(member)
   return extra
 end
 
--- The only key that expires, and its only writer; it replaces anything that was stored there. Call it before the body
--- is deleted.
+-- Only kept results and the notifications of single workers expire: nothing else has no other end.
+local function expire(key, ttl)
+  redis.call('PEXPIRE', key, ttl)
+end
+
+-- The only writer of a kept result; it replaces anything that was stored there. Call it before the body is deleted.
 local function keep_result(key, id, ending, ttl)
   local record, body = redis.call('HGET', attempts, id) or '', redis.call('HGET', jobs, id) or ''
   redis.call('DEL', key)
   redis.call('RPUSH', key, struct.pack('>I4I4', #record, #ending) .. record .. ending .. body)
-  redis.call('PEXPIRE', key, ttl)
+  expire(key, ttl)
 end
 
 -- The bytes of all dead bodies; a value that is no such number (it was edited manually) counts as none.

@@ -1,5 +1,5 @@
--- Quiet: a worker stops or resumes claiming jobs; it reads this with its next report.
--- KEYS: workers, quiet_workers.
+-- Quiet: a worker stops or resumes claiming jobs; it is notified, and reads this with its next heartbeat or report.
+-- KEYS: workers, quiet_workers, worker_notify; worker_notify is its own notification.
 -- ARGV: now, the worker's code (8 bytes), who asks ('' = it may claim again).
 -- Returns: 1 = changed, 0 = there is no such worker, or it is in that state already.
 -- Cost: O(log n).
@@ -9,5 +9,14 @@ local known = redis.call('ZSCORE', workers, code)
 -- Type checks, then freeing first (see the prelude).
 redis.call('HLEN', quiet_workers)
 redis.call('ZREM', workers, '')
-if by == '' then return redis.call('HDEL', quiet_workers, code) end
-return known and redis.call('HSETNX', quiet_workers, code, by) or 0
+local changed = 0
+if by == '' then
+  changed = redis.call('HDEL', quiet_workers, code)
+elseif known then
+  changed = redis.call('HSETNX', quiet_workers, code, by)
+end
+if changed == 1 then
+  push_notification(worker_notify)
+  expire(worker_notify, 60000)
+end
+return changed

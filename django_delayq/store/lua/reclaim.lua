@@ -1,14 +1,16 @@
 -- Reclaim: the caller's decision on each job whose lease expired is applied, if the same lease is still expired.
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
---   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed; then scheduled,
---   ready, notify and recovered of each queue of the batch.
--- ARGV: now, head start (ms), then per job (≤ 500): lease (30 bytes), attempts record (one marked as spared applies to
---   an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its old rank).
--- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, or reclaimed by another dispatcher.
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed; then results of each
+--   stopped job that keeps its result, then scheduled, ready, notify and recovered of each queue of the batch.
+-- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
+--   marked as spared applies to an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its
+--   old rank); of a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1, for how long (ms).
+-- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, asked to stop since it was judged, or
+--   reclaimed by another dispatcher.
 -- Cost: O(log n) a job.
-local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
+local now, head_start, kept = now_us(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local done = {}
+local done, next_result, of_queues = {}, FIXED + 1, FIXED + kept
 
 -- Whether the lease of an unconfirmed claim expired and no attempt was counted.
 local function is_spared(record)
@@ -16,8 +18,7 @@ local function is_spared(record)
 end
 
 -- The rank with which it was claimed; if its claim record is lost, the rank of a job that is due now.
-local function old_rank(lease)
-  local claim = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) or ''
+local function old_rank(lease, claim)
   if #claim < 32 or string.sub(claim, 1, 16) ~= string.sub(lease, 15) then return rank_of(lease, now, head_start) end
   return (struct.unpack('>I8', claim, 25))
 end
@@ -25,22 +26,33 @@ end
 -- Type checks (see the prelude).
 check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, dead_bodies)
 redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
-for base = FIXED, #KEYS - 4, 4 do
+for base = of_queues, #KEYS - 4, 4 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
 -- This changes nothing: a user who may not write here fails before the first change.
 redis.call('SREM', unconfirmed, '')
-for at = 3, #ARGV, 4 do
+for at = 4, #ARGV, 4 do
   local lease, record, queue, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local member, lease_end = string.sub(lease, 1, 14), redis.call('ZSCORE', leases, lease)
-  -- If its worker confirmed the claim after it was judged, it must be judged again.
-  local is_judged = not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1
+  local claim = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) or ''
+  local stops = stop_by(claim, string.sub(lease, 15)) ~= nil
+  -- If its worker confirmed the claim, or somebody asked it to stop, after it was judged, it must be judged again.
+  local is_judged = stops == (queue == -1)
+    and (stops or not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1)
+  local result = queue == -1 and record ~= '' and KEYS[next_result]
+  if result then next_result = next_result + 1 end
   if lease_end and tonumber(lease_end) <= now and is_judged then
-    local rank, base = old_rank(lease), FIXED + 4 * (queue - 1)
+    local rank, base = old_rank(lease, claim), of_queues + 4 * (queue - 1)
     redis.call('ZREM', leases, lease)
     redis.call('SREM', unconfirmed, lease)
     redis.call('HDEL', claim_records, string.sub(lease, 1, 12))
-    if queue == 0 then
+    if stops then
+      local id = string.sub(lease, 1, 12)
+      if result then keep_result(result, id, record, delay) end
+      delete_extras(member)
+      redis.call('HDEL', jobs, id)
+      redis.call('HDEL', attempts, id)
+    elseif queue == 0 then
       put_dead_letter(now, member, record)
     else
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)

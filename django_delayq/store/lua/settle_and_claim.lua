@@ -10,7 +10,8 @@
 --   joined), number of dead letters, of retries, of kept results; then dead letters: lease, attempts record; retries:
 --   lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay applies); kept results: lease,
 --   JSON, for how long (ms); releases: lease, queue number, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), µs after which no dispatcher promotes any more (0 = none
+-- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry, release
+--   or dead letter was refused (30 bytes each, joined), µs after which no dispatcher promotes any more (0 = none
 --   does), version of the queues ('' = none), 1 = more jobs can be claimed, 1 = no earlier exchange of this worker is
 --   known, 1 = recovered jobs remain that this worker does not run, then per claim: member, number of its served queue,
 --   rank, body, attempts record (false = none).
@@ -31,7 +32,7 @@ local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- No script writes a shorter one: it was edited manually.
-if last and #last < 12 then last = false end
+if last and #last < 16 then last = false end
 local promotion, version = redis.call('GET', next_promotion), redis.call('GET', queues_version) or ''
 
 local function read(hash, claims)
@@ -40,11 +41,13 @@ local function read(hash, claims)
   return #ids > 0 and redis.call('HMGET', hash, unpack(ids)) or ids
 end
 
-local function answer(lost, more, recovered, claims, bodies, records)
+local function answer(lost, stopped, more, recovered, claims, bodies, records)
   local overdue_in = (tonumber(promotion or '') or 0) + OVERDUE - now
   -- Written so that NaN (it was edited manually) counts as overdue.
   if not (overdue_in >= 0 and overdue_in <= LONGEST_SWEEP + 2 * OVERDUE) then overdue_in = -1 end
-  local reply = {now, lost, overdue_in + 1, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
+  local reply = {
+    now, lost, stopped, overdue_in + 1, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0,
+  }
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -55,24 +58,26 @@ end
 
 -- A blocking exchange is cancelled if its number was sent again with want = 0, or its process has left. Its blocking
 -- pop consumed a notification all the same, so it is sent again.
-local last_number, lost_size, position = struct.unpack('>I8I4', last or string.rep('\0', 12))
+local last_number, lost_size, stopped_size, position = struct.unpack('>I8I4I4', last or string.rep('\0', 16))
 if blocking and want > 0 and number <= last_number or blocking and not last then
   for base = FIXED + 1, FIXED + 3 * served, 3 do
     if redis.call('EXISTS', KEYS[base], KEYS[base + 2]) > 0 then notify_workers(KEYS[base + 1]) end
   end
-  if not last then return answer('', true, false, {}) end
+  if not last then return answer('', '', true, false, {}) end
 end
 if last then
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
-    local lost, held = string.sub(last, position, position + lost_size - 1), {}
-    for i = position + lost_size, #last - 25, 26 do
+    local stopped_at, held = position + lost_size, {}
+    local lost = string.sub(last, position, stopped_at - 1)
+    local stopped = string.sub(last, stopped_at, stopped_at + stopped_size - 1)
+    for i = stopped_at + stopped_size, #last - 25, 26 do
       local member, rank, queue = struct.unpack('>c14I8I4', last, i)
       if redis.call('ZSCORE', leases, member .. token) then
         held[#held + 1] = {member = member, rank = rank, queue = queue}
       end
     end
-    return answer(lost, true, false, held, read(jobs, held), read(attempts, held))
+    return answer(lost, stopped, true, false, held, read(jobs, held), read(attempts, held))
   end
 end
 
@@ -117,6 +122,19 @@ if #settled > 0 then
   end
 end
 if has_extras then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
+-- A job that was asked to stop is not run again, nor dead: its worker settles it once more, as stopped. A job that
+-- succeeded is done nevertheless.
+local stopped, again = '', {}
+for i, lease in ipairs((next(dead) or next(retries)) and alive or {}) do
+  if dead[lease] or retries[lease] then again[#again + 1] = i end
+end
+for number = #again, 1, -1 do
+  local lease = alive[again[number]]
+  if stop_by(redis.call('HGET', claim_records, string.sub(lease, 1, 12)), string.sub(lease, 15)) then
+    stopped = stopped .. lease
+    table.remove(alive, again[number])
+  end
+end
 
 -- Freeing first (see the prelude). From here on nobody else can settle these leases.
 redis.call('SREM', unconfirmed, '', unpack(alive))
@@ -267,8 +285,9 @@ for _, queue in ipairs(left) do
   if not notified[queue] then notified[queue] = true; push_notification(KEYS[FIXED + 3 * queue - 1]) end
 end
 if #left > 0 then push_notification(notify) end
-redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(recorded))
+local sizes = struct.pack('>I8I4I4', number, #lost, #stopped)
+redis.call('HSET', exchanges, worker, sizes .. lost .. stopped .. table.concat(recorded))
 redis.call('ZADD', workers, now, worker)
 if worker_name ~= '' then redis.call('HSET', worker_names, worker, worker_name) end
 local recovered = remaining > 0 and not (may_recover and not recovered_job)
-return answer(lost, #left > 0 or moved >= MOST_ASIDE, recovered, claims, bodies, records)
+return answer(lost, stopped, #left > 0 or moved >= MOST_ASIDE, recovered, claims, bodies, records)

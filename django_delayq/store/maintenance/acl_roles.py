@@ -49,10 +49,10 @@ def commands_in(text: str) -> set[str]:
 
 #: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
 _SHARDS = ("GET", "SET", "HLEN")
-#: Web processes and commands that enqueue, and that look up, cancel and reschedule jobs by their handles.
+#: Web processes and commands that enqueue, and that look up, cancel, stop and reschedule jobs by their handles.
 PRODUCER = AclRole(
     name="producer",
-    scripts=("enqueue", "cancel", "reschedule", "find"),
+    scripts=("enqueue", "cancel", "reschedule", "stop", "find"),
     plain=("BLMOVE", "HGET", *_SHARDS),
 )
 #: `run_dispatcher`.
@@ -76,11 +76,11 @@ VIEW = AclRole(
     scripts=("find", "page", "snapshot", "due_histogram"),
     plain=("HGET", "ZUNION"),
 )
-#: People who also cancel, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
+#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
 ACTION = AclRole(
     name="action",
     includes=(VIEW,),
-    scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
+    scripts=("cancel", "stop", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
     plain=("HSTRLEN",),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.

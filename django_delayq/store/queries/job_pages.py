@@ -9,10 +9,11 @@ from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import Head, try_decode, try_decode_head
-from django_delayq.job.encryption import Cipher
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
+from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
+from django_delayq.job.security.encryption import PROGRESS, Cipher
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
 #: Larger than every score that a script writes.
@@ -74,6 +75,16 @@ class JobRow:
     def claimed_us(self) -> int | None:
         """When the running attempt was claimed (µs since the epoch); None if none runs, or that is lost."""
         return self.claim_record.claimed_us or None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the running attempt is; None if none runs, or it reported nothing."""
+        return Progress.unpack(self.claim_record.progress) if self.claim_record.progress else None
+
+    @property
+    def stops(self) -> bool:
+        """Whether somebody asked the running job to stop."""
+        return self.claim_record.stop_by_us is not None
 
     @property
     def lease_end_us(self) -> int | None:
@@ -225,6 +236,9 @@ def read_row(
     if state is State.DEAD:
         attempts, _, body = DeadLetterRecord.unpack(stored)
         size, stored = size - (len(stored or b"") - len(body)), body
+    claim = ClaimRecord.unpack(claim_record)
+    if claim.progress:
+        claim = claim._replace(progress=cipher.try_open(member[:12], PROGRESS, claim.progress))
     return JobRow(
         member=member,
         shard=shard,
@@ -233,7 +247,7 @@ def read_row(
         stored=stored,
         size=size,
         attempts=AttemptHistory.unpack(cipher.open_attempts(member[:12], attempts)),
-        claim_record=ClaimRecord.unpack(claim_record),
+        claim_record=claim,
         worker=worker_name.decode(errors="replace") if worker_name else "",
         due_first_us=due_first_us,
         found_in=found_in[place - 1],

@@ -1,13 +1,16 @@
-"""Queue listener: the queues of one worker on one shard, and their notifications."""
+"""Queue listener: the queues of one worker on one shard, and their notifications; and the worker's own notification."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
+
+#: Seconds for which the pop for a worker's own notification stays outstanding; an idle worker sends one so often.
+_OWN_BLOCK = 60.0
 
 
 class QueueListener:
@@ -104,3 +107,29 @@ class QueueListener:
     def notify_others(self) -> None:
         """Notify another worker of the work that this one was about to claim; otherwise the notification is lost."""
         self._shard.notify(self._chosen)
+
+
+class OwnNotification:
+    """Wakes one worker alone, also while all of its slots are busy. Not thread-safe.
+
+    It has a connection of its own: the pop for jobs is outstanding only while a slot is free.
+    """
+
+    def __init__(self, shard: Shard, worker_id: Callable[[], bytes]) -> None:
+        """`worker_id` returns the worker's id, which changes after a stale exchange."""
+        self._shard = shard
+        self._worker_id = worker_id
+        self._listener = shard.blocking_listener()
+
+    def listen(self) -> int:
+        """Listen unless a pop is outstanding; return the socket to wait on. Raises `StoreError`."""
+        self._listener.listen([self._shard.keys.notify_worker(self._worker_id())], now=monotonic(), block=_OWN_BLOCK)
+        return self._listener.fileno()
+
+    def arrived(self) -> bool:
+        """Read the reply of the pop; return whether a notification came. Raises `StoreError`."""
+        return self._listener.read_notification() is not None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._listener.close()

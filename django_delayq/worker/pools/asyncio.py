@@ -15,7 +15,7 @@ from functools import partial
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
+from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.logs import logger
 from django_delayq.task import registry
 from django_delayq.worker.execution import failed, is_async, run_async
@@ -59,6 +59,13 @@ class AsyncioPool(Pool):
             # sweep of its successor begins them.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._begin)
+
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """Cancel a coroutine; one that refuses runs on as an ended job after that many seconds."""
+        for pool in (self._threads, self._recovery_threads):
+            pool.stop(lease, seconds)
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop, lease, seconds)
 
     def is_stuck(self, seconds: float) -> bool:
         """Return False: coroutines can be cancelled."""
@@ -143,7 +150,7 @@ class AsyncioPool(Pool):
             limit_us = entry.claim.job.hard_limit_us if entry.claim.job else None
             # A new context, so that language, time zone and context variables start fresh. Not create_task(): a job
             # may have set a task factory that raises.
-            task = Task(run_async(entry.claim), loop=self._loop, context=Context())
+            task = Task(run_async(entry.claim, entry), loop=self._loop, context=Context())
             timer = None
             if limit_us is not None:
                 timer = self._loop.call_later(limit_us / SECOND_US, self._cancel_overrun, entry, limit_us)
@@ -170,9 +177,20 @@ class AsyncioPool(Pool):
         reason = f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
         self._cancel(entry, Outcome(kind=OutcomeKind.CRASHED, error=reason))
 
+    def _stop(self, lease: bytes, seconds: float) -> None:
+        entry = self._queue.find(lease)
+        if entry is None:
+            return
+        is_first, entry.should_stop = not entry.should_stop, True
+        if entry in self._running:
+            # Once: a second cancellation would end what the task does to clean up.
+            if is_first:
+                self._running[entry][0].cancel()
+            self._loop.call_later(seconds, self._cancel, entry, Outcome(kind=OutcomeKind.STOPPED))
+
     def _interrupt(self) -> None:
         for entry in list(self._running):
-            self._cancel(entry, Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED))
+            self._cancel(entry, Outcome(kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED))
 
     def _cancel(self, entry: Entry, outcome: Outcome) -> None:
         # Ended first: the coroutine may refuse to be cancelled and run on, but its lease is renewed no longer.

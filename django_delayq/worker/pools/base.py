@@ -52,6 +52,13 @@ class Pool(ABC):
         """Queue claims; their owner gets each outcome from the thread that ran it, or from `release_queued()`."""
 
     @abstractmethod
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """Ask the code of a claim to stop, and end it by force after that many seconds if that is possible.
+
+        Does nothing if the claim has ended.
+        """
+
+    @abstractmethod
     def is_stuck(self, seconds: float) -> bool:
         """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
 

@@ -17,9 +17,12 @@ import django
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.progress import Progress
 from django_delayq.processes.fork_safety import install_signal_handler
 from django_delayq.processes.memory import rss_bytes
+from django_delayq.task.context import Attempt
 from django_delayq.worker.execution import run, timed
+from django_delayq.worker.pools.child_attempt import ChildAttempt
 from django_delayq.worker.time_limit import watch
 
 #: Seconds between two checks whether the process is alive.
@@ -36,7 +39,7 @@ class ChildProcess:
         with ExitStack() as child_ends, ExitStack() as our_ends:
             self._pipe, pipe = context.Pipe()
             our_ends.enter_context(self._pipe), child_ends.enter_context(pipe)
-            # Nothing is ever written to this pipe. Its end shows the child that the worker is gone.
+            # The leases of claims to stop. Its end shows the child that the worker is gone.
             parent, self._parent = context.Pipe(duplex=False)
             child_ends.enter_context(parent), our_ends.enter_context(self._parent)
             self._process = context.Process(target=_main, args=(pipe, parent), name="delayq-child")  # type: ignore[attr-defined]
@@ -44,6 +47,9 @@ class ChildProcess:
             our_ends.pop_all()
         #: The process has started and can run claims.
         self.ready = False
+        #: The lease of the claim that it runs, or is about to.
+        self.lease = b""
+        self._lock = threading.Lock()
         #: Claims that it has run, and bytes in RAM after the last one.
         self.claims_run, self.rss = 0, 0
 
@@ -57,15 +63,23 @@ class ChildProcess:
             self._process.join(_POLL_INTERVAL)
         return self.ready
 
-    def run(self, claim: Claim) -> Outcome:
+    def run(self, claim: Claim, attempt: Attempt | None = None) -> Outcome:
         """Run a claim to its end, the end of the process, or the job's hard limit, which kills the process."""
         started_at = monotonic()
         until = started_at + claim.hard_limit
         unreadable = ""
         try:
             self._pipe.send(claim)
-            if self._wait_reply(until):
-                outcome, self.rss = self._read_reply(until)
+            if attempt is not None and attempt.should_stop:
+                # It was asked to before this process had the claim.
+                self._parent.send_bytes(claim.lease)
+            while self._wait_reply(until):
+                reply = self._read_reply(until)
+                if isinstance(reply, Progress):
+                    if attempt is not None:
+                        attempt.report_progress(reply)
+                    continue
+                outcome, self.rss = reply
                 self.claims_run += 1
                 return outcome  # type: ignore[no-any-return]
         except (EOFError, OSError):
@@ -79,6 +93,30 @@ class ChildProcess:
         return timed(
             Outcome(kind=OutcomeKind.CRASHED, error=self._how_it_ended(claim.hard_limit) + unreadable), started_at
         )
+
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """Show the code of a claim that it should stop, and kill the process after that many seconds.
+
+        Does nothing if the process does not run the claim. For any thread.
+        """
+        with self._lock:
+            if self.lease != lease:
+                return
+            # The process may have ended; then the claim ends anyway.
+            with suppress(OSError):
+                self._parent.send_bytes(lease)
+        watch(monotonic() + seconds, _StopLimit(self, lease))
+
+    def kill_if_running(self, lease: bytes) -> None:
+        """Kill the process without waiting if it still runs the claim. For any thread."""
+        with self._lock:
+            if self.lease == lease:
+                self.kill_async()
+
+    def release(self) -> None:
+        """Record that the claim has ended: nobody stops the next one in its place."""
+        with self._lock:
+            self.lease = b""
 
     @property
     def alive(self) -> bool:
@@ -155,12 +193,26 @@ class _ReplyLimit:
                 self._child.disconnect()
 
 
+class _StopLimit:
+    """The time that a claim has to stop."""
+
+    active = True
+
+    def __init__(self, child: ChildProcess, lease: bytes) -> None:
+        self._child, self._lease = child, lease
+
+    def expire(self) -> None:
+        """Kill the child, unless the claim has ended."""
+        self._child.kill_if_running(self._lease)
+
+
 def _main(pipe: Connection, parent: Connection) -> None:
     # A terminal and systemd signal the whole process group, but the worker decides when a job ends. Not SIG_IGN:
     # programs that the task starts would inherit that.
     install_signal_handler(lambda *_: None)
     # A task may run for hours: only another thread notices meanwhile that the worker is gone, and its leases with it.
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    stops: set[bytes] = set()
+    threading.Thread(target=_listen_to_parent, args=(parent, stops), daemon=True).start()
     django.setup()
     pipe.send(None)
     while True:
@@ -168,10 +220,15 @@ def _main(pipe: Connection, parent: Connection) -> None:
             claim = pipe.recv()
         except (EOFError, OSError):
             os._exit(1)
-        pipe.send((run(claim), rss_bytes()))
+        attempt = ChildAttempt(claim.lease, pipe, stops)
+        attempt.end((run(claim, attempt), rss_bytes()))
+        stops.discard(claim.lease)
 
 
-def _exit_with_parent(parent: Connection) -> None:
+def _listen_to_parent(parent: Connection, stops: set[bytes]) -> None:
+    """Record the leases of claims to stop; end this process with the worker."""
     with suppress(EOFError, OSError):
-        parent.recv_bytes()
+        while True:
+            # It may arrive before its claim.
+            stops.add(parent.recv_bytes())
     os._exit(1)

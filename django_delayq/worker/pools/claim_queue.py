@@ -13,6 +13,7 @@ from typing import Protocol
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
+from django_delayq.job.progress import Progress
 from django_delayq.logs import logger
 from django_delayq.worker.execution import failed, timed
 
@@ -26,13 +27,16 @@ class PoolClient(Protocol):
         Called right before the code begins. The job's hard limit counts from this call.
         """
 
+    def report_progress(self, claim: Claim, progress: Progress) -> None:
+        """Store the progress of a claim's job soon."""
+
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Record the outcome of a claim; called once for each claim."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One claim in a pool."""
+    """One claim in a pool; the `Attempt` of its code."""
 
     claim: Claim
     owner: PoolClient
@@ -44,6 +48,12 @@ class Entry:
     #: How it ended, and whether the owner has got that.
     outcome: Outcome | None = None
     reported: bool = False
+    #: Somebody asked its job to stop.
+    should_stop: bool = False
+
+    def report_progress(self, progress: Progress) -> None:
+        """Pass the progress of its job on to the owner."""
+        self.owner.report_progress(self.claim, progress)
 
     def timed(self, outcome: Outcome) -> Outcome:
         """Return an outcome of this moment with the time that the code ran, if it began."""
@@ -120,6 +130,11 @@ class ClaimQueue:
         with self._lock:
             entry = self._entries.get(claim.lease)
             return entry is None or entry.began is not None
+
+    def find(self, lease: bytes) -> Entry | None:
+        """Return the entry of a claim, queued or running; None if it is not here."""
+        with self._lock:
+            return self._entries.get(lease)
 
     def overrun(self, seconds: float) -> int:
         """Return how many running claims are past their hard limits by that many seconds."""

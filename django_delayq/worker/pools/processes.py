@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
+from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.logs import logger
 from django_delayq.processes.backoff import backoff
+from django_delayq.task.context import Attempt
 from django_delayq.worker.pools.child import START_TIMEOUT, ChildProcess
 
 #: Seconds to wait after a child that did not start: the first time, and at most.
@@ -49,7 +50,7 @@ class ProcessRunner:
         with self._lock:
             return sum(child.alive for child in self._idle) + sum(child.ready for child in self._busy)
 
-    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt | None = None) -> Outcome:
         """Run a claim to its end, the end of its process, or its hard limit; unstarted if no process starts.
 
         `begin` is called once a process is ready: while it starts, the lease may be lost or the pool be closed.
@@ -61,14 +62,24 @@ class ProcessRunner:
         if child is None:
             return UNSTARTED
         try:
+            # Before it begins: from then on it can be stopped.
+            child.lease = claim.lease
             if not self._wait_ready(child) or not begin():
                 return UNSTARTED
-            outcome = child.run(claim)
+            outcome = child.run(claim, attempt)
         finally:
+            child.release()
             self._put_back(child)
         if outcome.kind is OutcomeKind.CRASHED and self._closed.is_set():
-            return replace(outcome, kind=OutcomeKind.INTERRUPTED, error=STOPPED)
+            return replace(outcome, kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
         return outcome
+
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """Show the code of a claim that it should stop, and kill its process after that many seconds."""
+        with self._lock:
+            children = list(self._busy)
+        for child in children:
+            child.stop(lease, seconds)
 
     def prepare(self) -> None:
         """Start a process for the calling thread's first claim, unless one is idle."""

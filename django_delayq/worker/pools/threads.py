@@ -13,6 +13,7 @@ from typing import Protocol
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.logs import logger
+from django_delayq.task.context import Attempt
 from django_delayq.worker.execution import run
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient, Seat
@@ -25,11 +26,14 @@ class ClaimRunner(Protocol):
     def prepare(self) -> None:
         """Get ready for a thread's first claim."""
 
-    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt) -> Outcome:
         """Run a claim to its end.
 
         The runner calls `begin` right before the claim's code. If that returns False, the claim is unstarted.
         """
+
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """End the code of a claim by force after that many seconds, if that is possible."""
 
     def close(self) -> None:
         """Interrupt what can be interrupted."""
@@ -38,16 +42,22 @@ class ClaimRunner(Protocol):
 class InThreadRunner:
     """Run claims in the calling thread."""
 
-    def __init__(self, execute: Callable[[Claim], Outcome] = run) -> None:
-        """`execute` runs a claim's task, or forwards the job to another system; it raises nothing."""
+    def __init__(self, execute: Callable[..., Outcome] = run) -> None:
+        """`execute` runs a claim's task, or forwards the job to another system; it raises nothing.
+
+        It is called with the claim and, as `attempt`, with the `Attempt` of its code.
+        """
         self._execute = execute
 
     def prepare(self) -> None:
         """Do nothing: there is nothing to start."""
 
-    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt) -> Outcome:
         """Run a claim to its end, unless it must not begin."""
-        return self._execute(claim) if begin() else UNSTARTED
+        return self._execute(claim, attempt=attempt) if begin() else UNSTARTED
+
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """Do nothing: no thread can be ended. The code runs on until it looks."""
 
     def close(self) -> None:
         """Do nothing: a thread ends with the process."""
@@ -79,6 +89,13 @@ class ThreadPool(Pool):
             self._add_threads(min(self.size, self._queue.held) - len(self._seats))
         for _ in claims:
             self._signals.put(None)
+
+    def stop(self, lease: bytes, seconds: float) -> None:
+        """Show the code of a claim that it should stop; kill its process after that many seconds if it has one."""
+        entry = self._queue.find(lease)
+        if entry is not None:
+            entry.should_stop = True
+            self._runner_of(entry.claim).stop(lease, seconds)
 
     def is_stuck(self, seconds: float) -> bool:
         """Return whether the job of every thread is past its hard limit by that many seconds."""
@@ -128,6 +145,9 @@ class ThreadPool(Pool):
             self._signals.get()
             entry = self._queue.take(seat)
             if entry is not None:
-                runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner
-                self._queue.end(entry, runner.run(entry.claim, partial(self._queue.begin, entry)))
+                runner = self._runner_of(entry.claim)
+                self._queue.end(entry, runner.run(entry.claim, partial(self._queue.begin, entry), entry))
                 seat.entry = None
+
+    def _runner_of(self, claim: Claim) -> ClaimRunner:
+        return self.recovery if self.recovery and claim.attempts.crash_suspected else self._runner

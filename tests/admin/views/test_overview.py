@@ -279,6 +279,13 @@ def test_the_last_hour_has_figures(browser: Client, stock: ShardApis) -> None:
     assert "Last hour: half within 6 ms, 95% within 8 ms." in text
 
 
+def test_expired_jobs_are_counted_if_there_are_any(browser: Client, stock: ShardApis) -> None:
+    tell(stock, done=9, dead=1)
+    assert "expired" not in shown(browser)
+    tell(stock, expired=4)
+    assert "Last hour: 9 done, 0 tried again, 1 failed. 4 expired." in shown(browser)
+
+
 def test_queues_and_newest_failed_jobs_are_listed(browser: Client, stock: ShardApis) -> None:
     tell(stock, queue="mail", done=4, dead=1)
     stock.add(queue="mail")

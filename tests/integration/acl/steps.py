@@ -9,6 +9,7 @@ from redis import Redis
 
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
+from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.batch import BatchJob
@@ -79,7 +80,8 @@ def dead(every: ShardApis) -> Any:
 def expired(every: ShardApis) -> Any:
     """Let a lease expire and return it."""
     claimed(every)
-    return every.promotion.read_expired_leases(every.expired_leases())
+    # A job that a refused step left behind must be judged otherwise.
+    return [item for item in every.promotion.read_expired_leases(every.expired_leases()) if not item.stops]
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
@@ -149,11 +151,11 @@ def reclaim(role: ShardApis, every: ShardApis) -> Any:
 
 def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
     queue = every.add().hex()
-    for _ in range(4):
+    for _ in range(5):
         every.add(queue=queue, key=every.add().hex())
     worker = role.worker()
-    claims = worker.take(4, queue, description="host/1").claims
-    assert len(worker.again().claims) == 4
+    claims = worker.take(5, queue, description="host/1").claims
+    assert len(worker.again().claims) == 5
     settlements = [settlement(claim, action) for claim, action in zip(claims, Action, strict=True)]
     return not worker.take(0, queue, settle=settlements).lost
 
@@ -161,7 +163,14 @@ def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
     claims_api = Claims(role.shard, worker_id=worker.code)
-    return not claims_api.heartbeat([claim.lease for claim in claims])
+    progress = {claims[0].lease: Progress(0.5)}
+    return not claims_api.heartbeat([claim.lease for claim in claims], ["default"], progress).lost
+
+
+def stop(role: ShardApis, every: ShardApis) -> Any:
+    worker, [claim] = claimed(every)
+    asked = role.operations.stop(claim.raw_id, grace_us=SECOND)
+    return asked and not worker.settle(claim, Action.CANCEL).lost
 
 
 def read_queues(role: ShardApis, every: ShardApis) -> Any:
@@ -277,6 +286,7 @@ STEPS: dict[str, Step] = {
             cancel,
             cancel_kept,
             reschedule,
+            stop,
             wait,
             move,
             find,
@@ -302,7 +312,7 @@ STEPS: dict[str, Step] = {
         *(dashboard, server, report, pause, quiet, add_to_forward_stream),
     )
 }
-_PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
+_PRODUCER = "enqueue cancel cancel_kept stop reschedule find check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
 _VIEW = "find holder page read_queues dashboard server"
 OWN = {
@@ -310,13 +320,14 @@ OWN = {
     "dispatcher": _DISPATCHER,
     "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
+    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
     "producer": "holder requeue read_served_queues",
-    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues notify",
+    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find holder requeue discard read_served_queues "
+    "notify",
     "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue read_served_queues check_shards check_server",

@@ -1,6 +1,7 @@
 """Commands with bad settings or bad options."""
 
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from django.core.management import CommandError, call_command
 from django_delayq.exceptions import (
     StoreUnavailable,
 )
+from django_delayq.job.retry import RetryPolicy
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.integration.bad_input.refusals import SECRET
 from tests.sample_app.tasks import noop
@@ -47,6 +49,21 @@ def test_settings_that_cannot_work_fail_the_checks(delayq: Any, number: str, wor
     with pytest.raises(ImproperlyConfigured, match=words) as caught:
         noop.enqueue()
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (RetryPolicy(retry_on="json.decoder.JSONDecodeErrr"), "retry_on of DELAYQ.*'RETRY'.* has no 'JSONDecodeErrr'"),
+        (RetryPolicy(dead_on="json.JSONDecodeError"), "exceptions have the path 'json.decoder.JSONDecodeError'"),
+    ],
+)
+def test_a_policy_in_settings_that_names_no_exception_fails_the_checks(
+    policy: RetryPolicy, words: str, delayq_settings: Any
+) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "RETRY": policy}
+    [found] = [message for message in checks.run_checks() if str(message.id).startswith("delayq.E")]
+    assert found.id == "delayq.E008" and found.hint and re.search(words, found.msg)
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

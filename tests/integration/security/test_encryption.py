@@ -10,9 +10,11 @@ from redis import Redis
 
 from django_delayq import delayed_task, get_job
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.exceptions import UnknownEncryptionKey
 from django_delayq.job.codec import ENCRYPTED_FORMAT, SIGNED
-from django_delayq.job.job import Claim, Job, State
+from django_delayq.job.job import Claim, Expiry, Job, State
 from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.progress import Progress
 from django_delayq.management.preflight import judge_jobs
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.worker.execution import run
@@ -26,8 +28,8 @@ from tests.subprocesses import Processes, until
 #: A run closes connections that other tests may have opened.
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 #: Each is in a job of these tests, in a place of its own.
-ARGUMENT, OPTION, ERROR, RESULT, LATER, CONTEXT = SECRETS = [
-    f"canary-{word}" for word in ("argument", "option", "error", "result", "later", "context")
+ARGUMENT, OPTION, ERROR, RESULT, LATER, CONTEXT, NOTE = SECRETS = [
+    f"canary-{word}" for word in ("argument", "option", "error", "result", "later", "context", "note")
 ]
 
 
@@ -90,8 +92,9 @@ def add_failing(apis: ShardApis, **options: Any) -> bytes:
     return send(apis, job)
 
 
-def send(apis: ShardApis, job: Job) -> bytes:
-    apis.enqueue(unsent(job, max_payload=10_000))
+def send(apis: ShardApis, job: Job, *, delay: int | None = None) -> bytes:
+    draft = unsent(job, max_payload=10_000)
+    apis.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=apis.clock.steady()))
     return job.raw_id
 
 
@@ -141,7 +144,11 @@ def test_no_secret_is_in_redis_whatever_happens_to_a_job(
     assert apis.operations.requeue(third, died_us=letter.moment_us, change=lambda job: replace(job, **change))
     look()
     # A worker that dies with it, and the dispatcher that judges.
-    assert apis.worker().take().claims[0].job is not None
+    worker = apis.worker()
+    [claim] = worker.take().claims
+    worker.api.heartbeat([claim.lease], progress={claim.lease: Progress(0.5, NOTE)})
+    assert apis.inspection.find(third).progress == Progress(0.5, NOTE)
+    look()
     reclaim(apis)
     assert apis.inspection.find(third).attempts.crash_suspected
     look()
@@ -212,6 +219,39 @@ def test_a_dispatcher_without_the_key_returns_the_job(make: Callable[..., ShardA
     assert found.job is not None and found.state in (State.SCHEDULED, State.READY)
     # It cannot know the policy, and the lapse counts.
     assert found.attempts.ended == 1 and found.attempts.history[-1]["ending"] == "lease expired"
+
+
+def test_an_expiry_moves_inside_the_encrypted_body(
+    make: Callable[..., ShardApis], client: Redis, settings: Any
+) -> None:
+    apis = make()
+    draft = apis.draft(ARGUMENT, delay=HOUR)
+    expiry = Expiry(moment_us=apis.clock.now_us + 2 * HOUR, span_us=HOUR, dead=True)
+    raw_id = send(apis, replace(draft.job, expiry=expiry), delay=HOUR)
+    settings.SECRET_KEY = "second"
+    without = make()
+    assert without.operations.reschedule(raw_id, delay_us=5 * HOUR)
+    settings.SECRET_KEY = "first"
+
+    def moment() -> int:
+        job = apis.inspection.find(raw_id).job
+        assert job is not None and job.args == [ARGUMENT] and job.expiry is not None
+        return (job.expiry.moment_us - apis.clock.now_us) // HOUR
+
+    # Without the key it stays.
+    assert moment() == 2
+    assert apis.operations.reschedule(raw_id, delay_us=4 * HOUR)
+    assert moment() == 5
+    apis.clock.advance(6 * HOUR)
+    apis.promote()
+    assert take(apis)[1].kind is OutcomeKind.EXPIRED
+    letter = apis.inspection.dead_letter(raw_id)
+    assert letter is not None
+    with pytest.raises(UnknownEncryptionKey):
+        without.operations.requeue(raw_id, died_us=letter.moment_us)
+    assert apis.operations.requeue(raw_id, died_us=letter.moment_us)
+    assert moment() == 1
+    assert readable(client) == []
 
 
 def test_a_body_of_another_job_is_dead(make: Callable[..., ShardApis]) -> None:

@@ -21,8 +21,9 @@ from django_delayq.exceptions import (
 )
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Action
+from django_delayq.job.outcome import Action, Outcome, OutcomeKind
 from django_delayq.task.handle import JobHandle
+from django_delayq.worker.settlement import decide_settlement
 from tests.sample_app.tasks import noop
 from tests.shard_apis import ShardApis, settlement
 
@@ -46,7 +47,7 @@ def in_state(state: State, apis: ShardApis) -> JobHandle:
     """Enqueue a job and bring it into a state without its handle."""
     if state is State.UNSENT:
         return noop.job(7)
-    kept = state in (State.DONE, State.CANCELLED)
+    kept = state in (State.DONE, State.CANCELLED, State.EXPIRED)
     handle = noop.using(delay=3_600 if state is State.SCHEDULED else None, key="k", store_result=kept).enqueue(7)
     place = from_text(handle.id)
     assert place
@@ -61,6 +62,10 @@ def in_state(state: State, apis: ShardApis) -> JobHandle:
     if state is State.DONE:
         [claim] = worker.take(1).claims
         assert not worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE, value="8")]).lost
+    if state is State.EXPIRED:
+        [claim] = worker.take(1).claims
+        expired = decide_settlement(claim, Outcome(kind=OutcomeKind.EXPIRED), worker="w")
+        assert not worker.take(0, settle=[expired]).lost
     if state is State.CANCELLED:
         assert apis.operations.cancel(place[0])
     return handle

@@ -10,6 +10,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.progress import Progress
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
@@ -92,14 +93,23 @@ class DrivenDispatcher(Promotion):
         """Keep the decisions: between reading and writing anything may happen."""
         for item in decided:
             job = self.world.model.leased(item.lease)
-            assert item.attempts.spared == (job is not None and job.unconfirmed and not job.spared)
+            assert item.stops == (job is not None and job.stop_by is not None)
+            assert item.stops or item.attempts.spared == (job is not None and job.unconfirmed and not job.spared)
         self.judged += decided
         return [False] * len(decided)
 
     def apply_judged(self, most: int = 500) -> None:
         """Apply the decisions."""
         items, self.judged = self.judged[:most], self.judged[most:]
-        ended = [Ended(item.lease, OutcomeKind.LEASE_EXPIRED, item.delay_us, item.attempts.pack()) for item in items]
+        ended = [
+            Ended(
+                item.lease,
+                OutcomeKind.STOPPED if item.stops else OutcomeKind.LEASE_EXPIRED,
+                item.delay_us,
+                item.attempts.pack(),
+            )
+            for item in items
+        ]
         assert all(item.delay_us == 0 for item in items)
         expected = self.world.model.reclaim(ended)
         assert sum(super().reclaim(items)) == expected
@@ -118,6 +128,8 @@ class DrivenWorker:
         self.api = Claims(self.world.shard, worker_id=self.code)
         #: The claims that it believes to hold; it may be wrong.
         self.held: list[Claim] = []
+        #: The claims that its last exchange settles: an outcome may be refused.
+        self.settling: list[Claim] = []
         self.sent: list[ExchangeRequest] = []
         self.awaits_reply = False
 
@@ -138,9 +150,15 @@ class DrivenWorker:
         elif self.awaits_reply:
             self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
+        self.settling = claims
+        # As a worker does before it begins: an expired job has no other ending.
+        endings = [
+            OutcomeKind.EXPIRED if claim.has_expired(claim.received_at) else ending
+            for claim, ending in zip(claims, endings, strict=False)
+        ]
         settled = [
             (decide_settlement(claim, _outcome(ending), worker="driven"), ending)
-            for claim, ending in zip(claims, endings, strict=False)
+            for claim, ending in zip(claims, endings, strict=True)
         ]
         exchange = self.api.prepare(
             queues=queues,
@@ -197,14 +215,17 @@ class DrivenWorker:
             return
         raise AssertionError("a stale exchange was carried out")
 
-    def heartbeat(self, claims: Sequence[Claim]) -> None:
-        """Extend the leases of these claims."""
+    def heartbeat(self, claims: Sequence[Claim], *, progress: float | None = None) -> None:
+        """Extend the leases of these claims; their code has reported that progress."""
         leases = [claim.lease for claim in claims]
         if not leases:
             return
         queues = {claim.queue for claim in claims}
-        expected = self.world.model.heartbeat(self.code, leases, queues)
-        assert self.api.heartbeat(leases, queues) == expected
+        reports = {} if progress is None else dict.fromkeys(leases[::2], Progress(progress, "so far"))
+        packed = {lease: report.pack() for lease, report in reports.items()}
+        lost, stops = self.world.model.heartbeat(self.code, leases, queues, packed)
+        reply = self.api.heartbeat(leases, queues, reports)
+        assert (reply.lost, reply.stops) == (lost, stops)
 
     def token(self, exchange: ExchangeRequest) -> bytes:
         """Return the token of the claims of an exchange."""
@@ -214,11 +235,12 @@ class DrivenWorker:
         reply = self.api.settle_and_claim(exchange)
         self._compare(reply, expected)
         if take:
+            self.held += [claim for claim in self.settling if claim.lease in reply.stopped]
             self.held += reply.claims
 
     def _compare(self, reply: ExchangeReply, expected: ExpectedReply) -> None:
         model = self.world.model
-        assert reply.lost == expected.lost
+        assert (reply.lost, reply.stopped) == (expected.lost, expected.stopped)
         assert reply.has_more == expected.more
         assert reply.unknown_worker == expected.first
         assert reply.recovered == expected.recovered
@@ -232,6 +254,11 @@ class DrivenWorker:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"
             assert claim.attempt <= claim.job.retry.max_attempts, "tried too often"
+            if claim.raw_id in model.jobs:
+                # A due time read from a rank is exact to the millisecond.
+                expected_us = model.jobs[claim.raw_id].expires_us
+                assert (claim.expires_us is None) == (expected_us is None)
+                assert abs((claim.expires_us or 0) - (expected_us or 0)) < 1_000, "expires at another time"
 
 
 def _outcome(ending: OutcomeKind) -> Outcome:

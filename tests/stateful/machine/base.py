@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from django_delayq.clock import DAY_US
 from django_delayq.exceptions import KeyHeld
-from django_delayq.job.job import Flag, Job
+from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
@@ -53,6 +53,7 @@ class Base(RuleBasedStateMachine):
             retry=RetryPolicy(max_attempts=request.max_attempts, base=1, cap=4),
             key=request.key,
             result_ttl_us=DAY_US if request.kept else None,
+            expiry=self.expiry(request),
             # Scripts see only the flag; a large body would only slow the machine down.
             flags=Flag.LARGE if request.large else Flag(0),
         )
@@ -63,6 +64,13 @@ class Base(RuleBasedStateMachine):
         self.drafts.append(draft)
         self.known.append(job.raw_id)
         return draft
+
+    def expiry(self, request: Request) -> Expiry | None:
+        if request.expires is None:
+            return None
+        word, us, dead = request.expires
+        span_us = us if word == "span" else None
+        return Expiry(moment_us=0 if span_us else self.world.model.now + us, span_us=span_us, dead=dead)
 
     def send(self, drafts: list[UnsentJob]) -> None:
         try:
@@ -84,11 +92,14 @@ class Base(RuleBasedStateMachine):
         queue: str = QUEUES[1],
         token: bytes = b"",
         may_arrive: bool = False,
+        grace_us: int = 0,
     ) -> None:
         operations, model = self.world.operations, self.world.model
         if operation == "cancel":
             expected = model.cancel(raw_id, token=token, may_arrive=may_arrive)
             assert operations.cancel(raw_id, token=token, may_arrive=may_arrive) == expected
+        elif operation == "stop":
+            assert operations.stop(raw_id, grace_us=grace_us) == model.stop(raw_id, grace_us)
         elif operation == "move":
             assert operations.move(raw_id, queue) == model.move(raw_id, queue)
         elif operation == "reschedule":
@@ -166,5 +177,5 @@ class Base(RuleBasedStateMachine):
                 self.advance_to_next()
         self.check()
         counts = model.counts
-        ended = sum(counts[word] for word in ("done", "cancelled", "discarded", "trimmed"))
+        ended = sum(counts[word] for word in ("done", "cancelled", "expired", "discarded", "trimmed"))
         assert counts["enqueued"] == ended + len(model.at(Place.DEAD)) == ended + len(model.jobs)

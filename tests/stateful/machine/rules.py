@@ -60,6 +60,14 @@ class Rules(Base):
         job = self.pick_at(Place.DEAD, pick)
         self.discard_one(job.raw_id, job.score - late)
 
+    @rule(pick=picks, grace_us=st.sampled_from([0, 1, 10 * SECOND]), running=st.booleans())
+    def stop(self, pick: int, grace_us: int, running: bool) -> None:
+        """Mostly a running job; also one that waits, has ended, or was asked before."""
+        claimed = self.world.model.at(Place.CLAIMED)
+        raw_id = claimed[pick % len(claimed)].raw_id if running and claimed else self.pick(pick)
+        if raw_id:
+            self.change("stop", raw_id, grace_us=grace_us)
+
     # -- people and queues
 
     @rule(queue=st.sampled_from(QUEUES), pause=st.booleans())
@@ -128,11 +136,11 @@ class Rules(Base):
         if len(worker.sent) > 1 and worker.remembered:
             worker.send_stale(which)
 
-    @rule(pick=picks, most=st.integers(1, 5), newest=st.booleans())
-    def heartbeat(self, pick: int, most: int, newest: bool) -> None:
+    @rule(pick=picks, most=st.integers(1, 5), newest=st.booleans(), progress=st.sampled_from([None, 0.0, 0.5]))
+    def heartbeat(self, pick: int, most: int, newest: bool, progress: float | None) -> None:
         worker = self.worker(pick)
         # Unconfirmed claims are among the newest.
-        worker.heartbeat(worker.held[-most:] if newest else worker.held[:most])
+        worker.heartbeat(worker.held[-most:] if newest else worker.held[:most], progress=progress)
 
     @rule(pick=picks)
     def crash(self, pick: int) -> None:

@@ -12,6 +12,8 @@ SECOND = 1_000_000
 TIMES = [("delay", 1), ("delay", 1_500), ("delay", 2 * SECOND + 1), ("delay", 3_700 * SECOND)]
 TIMES += [("at", -5 * SECOND), ("at", 0), ("at", 999), ("at", 40 * SECOND)]
 AT_ONCE = ("now", 0)
+EXPIRIES = [("span", SECOND, False), ("span", 60 * SECOND, True), ("moment", 10 * SECOND, False)]
+EXPIRIES += [("moment", 3_600 * SECOND, True)]
 ENDINGS = [
     OutcomeKind.SUCCEEDED,
     OutcomeKind.FAILED,
@@ -20,6 +22,7 @@ ENDINGS = [
     OutcomeKind.CRASHED,
 ]
 ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED, OutcomeKind.SNOOZED, OutcomeKind.UNKNOWN_TASK]
+ENDINGS += [OutcomeKind.STOPPED]
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 
@@ -37,6 +40,8 @@ class Request:
     large: bool = False
     #: Its result is kept.
     kept: bool = False
+    #: Its expiry: a span or a moment from now (µs), and whether it becomes a dead letter then.
+    expires: tuple[str, int, bool] | None = None
 
 
 requests = st.builds(
@@ -49,6 +54,7 @@ requests = st.builds(
     max_attempts=st.integers(1, 3),
     large=st.sampled_from([False, False, False, True]),
     kept=st.booleans(),
+    expires=st.sampled_from([None, None, *EXPIRIES]),
 )
 endings = st.lists(st.sampled_from(ENDINGS), max_size=4)
 queue_lists = st.lists(st.sampled_from(QUEUES), min_size=1, unique=True)

@@ -41,12 +41,19 @@ EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.UNREADABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.BAD_SIGNATURE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
+    OutcomeKind.STOPPED: dict.fromkeys((True, False), (Action.CANCEL, 0, False)),
+    OutcomeKind.EXPIRED: dict.fromkeys((True, False), (Action.ACKNOWLEDGE, 0, False)),
 }
 KEEPS_PLACE = {OutcomeKind.LEASE_EXPIRED, OutcomeKind.INTERRUPTED}
 #: Runs that are no attempts, whatever the number of the attempt.
 UNCOUNTED = {OutcomeKind.SNOOZED, OutcomeKind.INTERRUPTED, *WAITS_FOR_CODE}
 #: The decision on the last attempt, if it is not a dead letter.
-LAST_ATTEMPT = {OutcomeKind.SUCCEEDED: Action.ACKNOWLEDGE, OutcomeKind.UNSTARTED: Action.RELEASE}
+LAST_ATTEMPT = {
+    OutcomeKind.SUCCEEDED: Action.ACKNOWLEDGE,
+    OutcomeKind.UNSTARTED: Action.RELEASE,
+    OutcomeKind.STOPPED: Action.CANCEL,
+    OutcomeKind.EXPIRED: Action.ACKNOWLEDGE,
+}
 
 
 def test_the_table_is_complete() -> None:
@@ -89,6 +96,12 @@ def test_a_task_that_requests_a_delay_gets_it(delay_us: int) -> None:
 def test_backoff_grows_with_the_attempt(attempt: int) -> None:
     decision = decide(Outcome(kind=OutcomeKind.FAILED), RetryPolicy(base=2), attempt=attempt, jitter=0.5)
     assert decision.delay_us == BACKOFF * 2 ** (attempt - 1)
+
+
+@pytest.mark.parametrize("attempt", [EARLIER, LAST])
+def test_an_expired_job_may_become_a_dead_letter(attempt: int) -> None:
+    outcome, policy = Outcome(kind=OutcomeKind.EXPIRED), RetryPolicy(max_attempts=LAST)
+    assert decide(outcome, policy, attempt=attempt, jitter=0.5, dead_if_expired=True) == Decision(action=DEAD)
 
 
 def test_one_attempt_means_one() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError
-from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy, class_path
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,7 +66,7 @@ def test_limits_of_max_attempts_are_legal(number: int) -> None:
     assert RetryPolicy(max_attempts=number).max_attempts == number
 
 
-@pytest.mark.parametrize("number", [0, -1, 1_001, True, False, 3.0, "3", None])
+@pytest.mark.parametrize("number", [0, -1, 1_001, True, False, 3.0, "3"])
 def test_other_max_attempts_are_refused_by_name(number: Any) -> None:
     with pytest.raises(ValueError, match=r"max_attempts must be .*, got"):
         RetryPolicy(max_attempts=number)
@@ -94,8 +94,132 @@ def test_on_error_must_be_a_bool(value: Any) -> None:
         RetryPolicy(on_error=value)
 
 
+def test_delays_are_exact_and_the_last_repeats() -> None:
+    policy = RetryPolicy(delays=[5, timedelta(minutes=1), 600.5])
+    assert [
+        policy.delay_us(ended, jitter) for ended, jitter in ((1, 0.0), (2, 0.9), (3, 0.5), (4, 0.1), (99, 0.3))
+    ] == [
+        5 * SECOND,
+        60 * SECOND,
+        600_500_000,
+        600_500_000,
+        600_500_000,
+    ]
+
+
+def test_as_many_attempts_as_delays_and_one_more() -> None:
+    assert RetryPolicy(delays=[1]).max_attempts == 2
+    assert RetryPolicy(delays=(1, 2, 3)).max_attempts == 4
+    assert RetryPolicy(delays=[1, 2, 3], max_attempts=10).max_attempts == 10
+    assert RetryPolicy(delays=[1], max_attempts=None).max_attempts is None
+
+
+def test_a_policy_may_try_for_ever() -> None:
+    policy = RetryPolicy(max_attempts=None)
+    assert all(policy.allows(attempt) for attempt in (1, 1_000, 65_536, 10**9))
+    assert [RetryPolicy(max_attempts=3).allows(attempt) for attempt in (2, 3, 4)] == [True, False, False]
+
+
+class Declined(ValueError):
+    """An error of a project."""
+
+
+class Stolen(Declined, KeyError):
+    """A more specific one, with two bases."""
+
+
+def lineage(kind: type[BaseException]) -> list[str]:
+    return [class_path(each) for each in kind.__mro__]
+
+
+@pytest.mark.parametrize(
+    ("rules", "kind", "retried"),
+    [
+        ({}, OSError, True),
+        ({"on_error": False}, OSError, False),
+        # With retry_on nothing else is tried again, and subclasses are included.
+        ({"retry_on": OSError}, OSError, True),
+        ({"retry_on": OSError}, ConnectionResetError, True),
+        ({"retry_on": OSError}, ValueError, False),
+        ({"retry_on": OSError, "on_error": False}, ConnectionResetError, True),
+        ({"retry_on": [OSError, ValueError]}, Declined, True),
+        # With dead_on all else is.
+        ({"dead_on": ValueError}, Declined, False),
+        ({"dead_on": ValueError}, OSError, True),
+        ({"dead_on": ValueError, "on_error": False}, OSError, False),
+        # The more specific one decides.
+        ({"retry_on": ValueError, "dead_on": Declined}, ValueError, True),
+        ({"retry_on": ValueError, "dead_on": Declined}, Declined, False),
+        ({"retry_on": Declined, "dead_on": ValueError}, Stolen, True),
+        ({"retry_on": Declined, "dead_on": ValueError}, UnicodeError, False),
+        ({"retry_on": LookupError, "dead_on": Declined}, Stolen, False),
+        # At equal depth dead_on does.
+        ({"retry_on": ValueError, "dead_on": ValueError}, Declined, False),
+        ({"retry_on": BaseException}, SystemExit, True),
+    ],
+)
+def test_the_class_of_an_exception_decides(rules: Any, kind: type[BaseException], retried: bool) -> None:
+    assert RetryPolicy(**rules).retries(lineage(kind)) is retried
+
+
+@pytest.mark.parametrize("rules", [{"retry_on": OSError}, {"dead_on": OSError}, {}])
+def test_rules_do_not_apply_if_no_exception_ended_the_attempt(rules: Any) -> None:
+    assert RetryPolicy(**rules).retries(()) is True
+
+
+def test_rules_are_stored_as_dotted_paths() -> None:
+    policy = RetryPolicy(retry_on=[Declined, "shop.errors.Busy", "KeyError", Declined], dead_on=(OSError, "a.B.C"))
+    assert policy.retry_on == (f"{__name__}.Declined", "shop.errors.Busy", "builtins.KeyError")
+    assert policy.dead_on == ("builtins.OSError", "a.B.C")
+    assert RetryPolicy(retry_on="KeyError") == RetryPolicy(retry_on=KeyError) == RetryPolicy(retry_on={KeyError})
+
+
+@pytest.mark.parametrize("name", ["retry_on", "dead_on"])
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        (
+            "ValueErrr",
+            r"has 'ValueErrr', which is no builtin exception \(did you mean 'ValueError'\?\); pass the class",
+        ),
+        ("print", "has 'print', which is no builtin exception"),
+        ("int", "has 'int', which is no builtin exception"),
+        ("shop..errors", "has 'shop..errors', which is no dotted path; write 'shop.errors.Declined'"),
+        ("shop.errors.", "has 'shop.errors.', which is no dotted path"),
+        ("", "has '', which is no builtin exception"),
+        (int, "must have exception classes or dotted paths of them, got builtins.int"),
+        ([ValueError, 5], "must have exception classes or dotted paths of them, got int"),
+        (ValueError("x"), "must be exception classes or dotted paths of them, got ValueError"),
+        (None, "must be exception classes or dotted paths of them, got NoneType"),
+        ({"a.B": 1}, "must be exception classes or dotted paths of them, got dict"),
+    ],
+)
+def test_other_rules_are_refused_by_name(name: str, value: Any, complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} {complaint}"):
+        RetryPolicy(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("delays", "complaint"),
+    [
+        ([], "delays must have at least one delay"),
+        ("5", "delays must be a list of seconds or timedeltas, got str"),
+        (5, "delays must be a list of seconds or timedeltas, got int"),
+        ({5}, "delays must be a list of seconds or timedeltas, got set"),
+        ([1, -1], r"delays\[1\] must not be negative"),
+        (["1"], r"delays\[0\] must be a number of seconds or a timedelta, got str"),
+        ([float("nan")], r"delays\[0\] must be a finite number"),
+        ([1] * 1_000, "delays must be fewer than 1,000, got 1,000; the last repeats"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_other_delays_are_refused(delays: Any, complaint: str) -> None:
+    with pytest.raises((ValueError, DelayTypeError), match=complaint):
+        RetryPolicy(delays=delays)
+
+
 def test_a_policy_is_plain_data() -> None:
-    policy = RetryPolicy(max_attempts=2, base=1)
+    policy = RetryPolicy(max_attempts=2, base=1, retry_on=OSError, delays=[1])
     assert pickle.loads(pickle.dumps(policy)) == policy
     with pytest.raises(AttributeError):
         policy.max_attempts = 3  # type: ignore[misc]

@@ -14,12 +14,12 @@ from django_delayq import delayed_task, execute_later
 from django_delayq.conf.config import DispatcherConfig, WorkerConfig
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.encryption import Cipher
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.result import Result
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import outbox, sender

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import monotonic
 
 import pytest
@@ -12,6 +12,7 @@ from django_delayq.clock import lease_time
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim, Job
 from django_delayq.processes.service import Service
+from django_delayq.store.claims import HeartbeatReply
 from django_delayq.worker.claiming.leases import HeldClaims
 from tests.factories import claim_for
 
@@ -33,12 +34,12 @@ class FailingClaims:
         self.beats: list[list[bytes]] = []
         self.succeeded = threading.Event()
 
-    def heartbeat(self, leases: list[bytes], queues: set[str]) -> frozenset[bytes]:
+    def heartbeat(self, leases: list[bytes], queues: Collection[str], progress: object) -> HeartbeatReply:
         self.beats.append(leases)
         if self._errors:
             raise self._errors.pop()
         self.succeeded.set()
-        return frozenset()
+        return HeartbeatReply()
 
 
 @pytest.mark.parametrize("make", [lambda: RuntimeError("a bug"), lambda: StoreUnavailable("away")], ids=["bug", "away"])
@@ -60,7 +61,7 @@ def test_heartbeats_continue_after_one_fails(make: Callable[[], Exception]) -> N
 
 def test_a_lost_lease_is_no_longer_held() -> None:
     held = claim()
-    leases = HeldClaims(lambda leases, _: frozenset(leases), lease_us=30_000_000)
+    leases = HeldClaims(lambda leases, *_: HeartbeatReply(lost=frozenset(leases)), lease_us=30_000_000)
     leases.add([held])
     assert leases.trusts(held.lease)
     assert leases.beat() == {held.lease}
@@ -72,7 +73,7 @@ def test_a_claim_beyond_its_hard_limit_gets_no_heartbeat() -> None:
     beats: list[list[bytes]] = []
     within, without, beyond = claim(age=5, hard_timeout_us=6_000_000_000), claim(age=5), claim(age=5, hard_timeout_us=1)
     for held in ([without, beyond], [within], [beyond]):
-        leases = HeldClaims(lambda leases, _: beats.append(leases) or frozenset(), lease_us=30_000_000)
+        leases = HeldClaims(lambda leases, *_: beats.append(leases) or HeartbeatReply(), lease_us=30_000_000)
         leases.add(held)
         assert all(leases.begin(claim.lease) for claim in held)
         leases.beat()
@@ -83,7 +84,7 @@ def test_a_claim_beyond_its_hard_limit_gets_no_heartbeat() -> None:
 def test_a_claim_beyond_its_hard_limit_is_no_longer_trusted() -> None:
     # Both leases are nearly over; a heartbeat renews one of them.
     beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
-    leases = HeldClaims(lambda *_: frozenset(), lease_us=30_000_000)
+    leases = HeldClaims(lambda *_: HeartbeatReply(), lease_us=30_000_000)
     leases.add([beyond, renewed])
     # Their trust is over: a lease of 30 s is trusted for 27.
     assert not leases.begin(beyond.lease)
@@ -95,7 +96,7 @@ def test_a_claim_beyond_its_hard_limit_is_no_longer_trusted() -> None:
 
 def test_a_lost_lease_is_not_trusted_while_its_loss_is_logged() -> None:
     lost = claim()
-    leases = HeldClaims(lambda leases, _: frozenset(leases), lease_us=30_000_000)
+    leases = HeldClaims(lambda leases, *_: HeartbeatReply(lost=frozenset(leases)), lease_us=30_000_000)
     leases.add([lost])
     trusted: list[bool] = []
 
@@ -115,7 +116,7 @@ def test_a_lost_lease_is_not_trusted_while_its_loss_is_logged() -> None:
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts suspended time")
 def test_suspended_time_of_the_host_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     held = claim()
-    leases = HeldClaims(lambda *_: frozenset(), lease_us=30_000_000)
+    leases = HeldClaims(lambda *_: HeartbeatReply(), lease_us=30_000_000)
     leases.add([held])
     clock = time.clock_gettime
     assert leases.trusts(held.lease)
@@ -129,7 +130,7 @@ def test_suspended_time_of_the_host_counts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_hard_limit_counts_from_the_start_of_the_code() -> None:
     # Its process took 5 s to start, longer than the limit.
     starting = claim(age=5, hard_timeout_us=1_000_000)
-    leases = HeldClaims(lambda *_: frozenset(), lease_us=30_000_000)
+    leases = HeldClaims(lambda *_: HeartbeatReply(), lease_us=30_000_000)
     leases.add([starting])
     until_before = leases._trusted_until[starting.lease]
     leases.beat()
@@ -142,7 +143,7 @@ def test_the_hard_limit_counts_from_the_start_of_the_code() -> None:
 
 def test_a_claim_that_never_begins_is_not_renewed_forever() -> None:
     beats: list[list[bytes]] = []
-    leases = HeldClaims(lambda leases, _: beats.append(leases) or frozenset(), lease_us=30_000_000)
+    leases = HeldClaims(lambda leases, *_: beats.append(leases) or HeartbeatReply(), lease_us=30_000_000)
     leases.add([claim(age=121)])
     leases.beat()
     assert beats == []

@@ -200,11 +200,11 @@ def test_claim_of_a_damaged_body_has_the_fault(apis: ShardApis, body: bytes | No
 
 def test_full_memory_stops_neither_claims_nor_outcomes(own_apis: ShardApis) -> None:
     apis = own_apis
-    apis.enqueue(*[apis.draft(number, key=f"{number}") for number in range(5)])
+    apis.enqueue(*[apis.draft(number, key=f"{number}") for number in range(6)])
     apis.fill_memory()
     worker = apis.worker()
-    claims = worker.take(4).claims
-    assert len(claims) == 4
+    claims = worker.take(5).claims
+    assert len(claims) == 5
     answer = worker.take(4, settle=[settlement(*pair, delay=HOUR) for pair in zip(claims, Action, strict=True)])
     assert not answer.lost
     assert len(answer.claims) == 2

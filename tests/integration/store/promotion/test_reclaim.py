@@ -300,7 +300,7 @@ def test_the_second_unconfirmed_claim_in_a_row_counts_an_attempt(apis: ShardApis
 
 def test_a_renewed_claim_counts_even_if_its_confirmation_was_lost(apis: ShardApis) -> None:
     worker, claim = blocking_claim(apis)
-    assert not worker.api.heartbeat([claim.lease])
+    assert not worker.api.heartbeat([claim.lease]).lost
     assert not apis.client.exists(apis.keys("unconfirmed"))
 
 

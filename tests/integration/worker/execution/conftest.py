@@ -22,8 +22,15 @@ def run_task(registered: Any) -> Iterator[Run]:
     """
     registered()
 
-    def run_function(func: Any, *args: Any, already_done: Any = None, **facts: Any) -> Outcome:
-        task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", already_done=already_done)
+    def run_function(
+        func: Any,
+        *args: Any,
+        already_done: Any = None,
+        retry_delay: Any = None,
+        name: str = "shop.tasks.play",
+        **facts: Any,
+    ) -> Outcome:
+        task: Task[Any, Any] = Task(func=func, name=name, already_done=already_done, retry_delay=retry_delay)
         registry._tasks[task.name] = task
         claim = claim_of(task.name, *args, **facts)
         if threading.current_thread() is not threading.main_thread():

@@ -14,7 +14,8 @@ from django_delayq import current_job
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.signals import job_started
-from tests.integration.worker.execution.claims import SUSPECT, Run
+from django_delayq.worker.execution import run_async
+from tests.integration.worker.execution.claims import SUSPECT, Run, claim_of
 
 
 def test_current_job_returns_the_job_that_runs(run_task: Run) -> None:
@@ -90,6 +91,43 @@ def test_a_recovered_job_that_was_done_is_not_run_again(run_task: Run) -> None:
     facts["already_done"] = lambda *a, **k: False
     run_task(lambda *a, **k: ran.append(a), 7, attempts=SUSPECT, **facts)
     assert len(ran) == 3
+
+
+@pytest.mark.parametrize("checked_by", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("done", [True, False])
+def test_an_interrupted_job_is_asked_whether_it_was_done(run_task: Run, kind: str, checked_by: str, done: bool) -> None:
+    """Both kinds of functions, in a thread and in an event loop, where plain code may not read the database."""
+    ran: list[bool] = []
+
+    def already_done(number: int) -> bool:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return done
+
+    async def already_done_async(number: int) -> bool:
+        await asyncio.sleep(0)
+        return done
+
+    def func(number: int) -> None:
+        ran.append(current_job().recovered)
+
+    async def func_async(number: int) -> None:
+        func(number)
+
+    attempts = AttemptHistory().cut_short()
+    outcomes = [
+        run_task(
+            func if kind == "sync" else func_async,
+            7,
+            attempts=attempts,
+            already_done=already_done if checked_by == "sync" else already_done_async,
+        )
+    ]
+    if kind == "async":
+        outcomes.append(asyncio.run(run_async(claim_of("shop.tasks.play", 7, attempts=attempts))))
+    assert {outcome.kind for outcome in outcomes} == {OutcomeKind.SUCCEEDED}, outcomes[-1].error
+    assert ran == ([] if done else [True] * len(outcomes))
 
 
 def test_an_error_of_already_done_is_a_failure(run_task: Run) -> None:

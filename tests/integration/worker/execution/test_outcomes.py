@@ -13,13 +13,14 @@ from redis import Redis
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, Snooze, get_store
 from django_delayq.clock import moment_us
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim, State
 from django_delayq.job.outcome import SHORTEST_WAIT_US, OutcomeKind, decide
 from django_delayq.store.claims import Claims
 from django_delayq.task import registry
 from django_delayq.worker.execution import run, run_async
 from django_delayq.worker.settlement import decide_settlement
-from tests.integration.worker.execution.claims import Run, claim_of, raises
+from tests.integration.worker.execution.claims import Run, claim_of, raises, spin
 from tests.sample_app.tasks import noop
 
 
@@ -102,6 +103,86 @@ def test_retry_later_requests_a_retry(delay: Any, delay_us: int | None, kind: st
 def test_retry_later_with_an_invalid_delay_is_a_failure(delay: Any, run_task: Run) -> None:
     outcome = run_task(raises(RetryLater(delay)))
     assert outcome.kind is OutcomeKind.FAILED and "delay" in outcome.error
+
+
+class Declined(ValueError):
+    """An error of the project."""
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_outcome_has_the_lineage_of_its_exception_if_the_policy_has_rules(kind: str, run_task: Run) -> None:
+    async def func() -> None:
+        raise Declined("no")
+
+    body = raises(Declined("no")) if kind == "sync" else func
+    assert run_task(body).lineage == ()
+    outcome = run_task(body, retry=RetryPolicy(dead_on="a.B"))
+    expected = (f"{__name__}.Declined", *(f"builtins.{each}" for each in ("ValueError", "Exception", "BaseException")))
+    assert outcome.lineage == (*expected, "builtins.object")
+    assert outcome.exception == outcome.lineage[0]
+
+
+def test_a_time_limit_and_an_open_transaction_have_a_lineage(run_task: Run) -> None:
+    outcome = run_task(spin, timeout_us=50_000, retry=RetryPolicy(retry_on=TaskTimeout))
+    assert outcome.lineage[0] == "django_delayq.exceptions.TaskTimeout"
+    assert decide(outcome, RetryPolicy(retry_on=TaskTimeout), attempt=1, jitter=0.5).action == "retry"
+
+
+@pytest.mark.parametrize(("returned", "delay_us"), [(7, 7_000_000), (timedelta(hours=1), 3_600_000_000), (0, 0)])
+@pytest.mark.parametrize("error", [ValueError("no"), RetryLater()])
+def test_a_task_may_compute_its_delay(returned: Any, delay_us: int, error: Exception, run_task: Run) -> None:
+    seen: list[Any] = []
+
+    def delay(attempt: int, error: BaseException) -> Any:
+        seen.append((attempt, error))
+        return returned
+
+    outcome = run_task(raises(error), retry_delay=delay, attempts=AttemptHistory(ended=2))
+    assert (outcome.delay_us, seen) == (delay_us, [(3, error)])
+    assert decide(outcome, RetryPolicy(), attempt=3, jitter=0.5).delay_us == delay_us
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (RetryLater(5), {}),
+        (Snooze(5), {}),
+        (DeadLetterNow(), {}),
+        (ValueError(), {"attempts": AttemptHistory(ended=4)}),
+        (ValueError(), {"retry": RetryPolicy(dead_on=ValueError)}),
+    ],
+    ids=["RetryLater", "Snooze", "DeadLetterNow", "last attempt", "dead_on"],
+)
+def test_no_delay_is_computed_if_the_task_named_one_or_no_attempt_follows(
+    error: Exception, facts: Any, run_task: Run
+) -> None:
+    def delay(attempt: int, error: BaseException) -> float:
+        raise AssertionError("must not be called")
+
+    outcome = run_task(raises(error), retry_delay=delay, **facts)
+    assert outcome.delay_us == (5_000_000 if isinstance(error, RetryLater | Snooze) else None)
+
+
+@pytest.mark.parametrize("wrong", ["5", -1, float("nan"), True, 10**30, SystemExit(), KeyError("attempt")], ids=repr)
+def test_a_wrong_delay_leaves_it_to_the_policy_and_is_logged_once(
+    wrong: Any, run_task: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    def delay(attempt: int, error: BaseException) -> Any:
+        if isinstance(wrong, BaseException):
+            raise wrong
+        return wrong
+
+    # Once for each task of a process.
+    options = {"retry_delay": delay, "name": f"shop.tasks.play_{wrong!r}"}
+    outcomes = [run_task(raises(ValueError("no")), **options) for _ in range(3)]
+    assert {(outcome.kind, outcome.delay_us) for outcome in outcomes} == {(OutcomeKind.FAILED, None)}
+    [record] = [each for each in caplog.records if "retry_delay of shop.tasks.play_" in each.getMessage()]
+    assert record.exc_info
+
+
+def test_a_retry_delay_may_leave_it_to_the_policy(run_task: Run, caplog: pytest.LogCaptureFixture) -> None:
+    outcome = run_task(raises(ValueError("no")), retry_delay=lambda attempt, error: None)
+    assert outcome.delay_us is None and not caplog.records
 
 
 @pytest.mark.parametrize(

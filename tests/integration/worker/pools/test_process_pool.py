@@ -94,6 +94,16 @@ def test_children_end_with_a_worker_that_is_killed(processes: Processes, gate: P
     processes.until(lambda: has_ended(run["pid"]), what="the child to end")
 
 
+def test_rules_and_computed_delays_cross_the_pipe_of_a_child(processes: Processes) -> None:
+    processes.dispatcher()
+    processes.worker("--pool=processes", "--concurrency=1")
+    dead = tasks.fail_with_rules.enqueue("dead")
+    processes.until_state(dead, "dead")
+    again = tasks.fail_with_rules.enqueue("again")
+    processes.until_gone([again])
+    assert [(run["args"], run["attempt"]) for run in processes.runs()] == [(["again"], 2)]
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

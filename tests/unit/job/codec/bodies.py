@@ -48,6 +48,17 @@ policies = some.builds(
     cap=some.timedeltas(min_value=timedelta(0)),
     on_error=some.booleans(),
 )
+paths = some.lists(some.sampled_from(["builtins.OSError", "shop.errors.Declined", "a.B.C"]), unique=True, max_size=3)
+#: Policies that have more than the four numbers of format 1.
+policies_with_rules = some.builds(
+    RetryPolicy,
+    max_attempts=some.none() | some.integers(min_value=1, max_value=1_000),
+    base=some.timedeltas(min_value=timedelta(0)),
+    on_error=some.booleans(),
+    retry_on=paths.map(tuple),
+    dead_on=paths.map(tuple),
+    delays=some.lists(some.timedeltas(min_value=timedelta(0)), max_size=3).map(tuple),
+)
 
 
 def read(body: bytes | None) -> Job:

@@ -1,6 +1,7 @@
 """Codec of exact values: a body decodes to exactly the encoded job, and defaults take no space."""
 
 import copy
+import json
 import math
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from tests.unit.job.codec.bodies import (
     names,
     patient,
     policies,
+    policies_with_rules,
     read,
     sent,
     surrogates_not_paired,
@@ -149,6 +151,35 @@ def test_any_options_survive(flags: Flag, **facts: Any) -> None:
 def test_the_longest_durations_survive_exactly(span: timedelta) -> None:
     retry = RetryPolicy(base=span, cap=span)
     assert sent(job_of(retry=retry)).retry == retry
+
+
+@patient
+@given(policies_with_rules)
+def test_a_policy_with_rules_survives(policy: RetryPolicy) -> None:
+    assert sent(job_of(retry=policy)).retry == policy
+
+
+@pytest.mark.parametrize(
+    ("policy", "stored"),
+    [
+        (RetryPolicy(max_attempts=3), {"r": [3, 2_000_000, 3_600_000_000, 1]}),
+        (
+            RetryPolicy(max_attempts=None, retry_on=OSError, dead_on="shop.errors.Declined", delays=[5]),
+            {
+                "r": [1_000, 2_000_000, 3_600_000_000, 1],
+                "p": {
+                    "forever": 1,
+                    "delays": [5_000_000],
+                    "retry_on": ["builtins.OSError"],
+                    "dead_on": ["shop.errors.Declined"],
+                },
+            },
+        ),
+    ],
+)
+def test_four_numbers_of_a_policy_stand_where_they_always_did(policy: RetryPolicy, stored: Any) -> None:
+    _, body = encode(job_of(retry=policy), max_payload=1_024)
+    assert json.loads(body[decode_head(body).size :])[2] == stored
 
 
 def test_default_values_are_not_stored() -> None:

@@ -1,11 +1,11 @@
 """Encryption: what Redis holds of a job beyond its head is unreadable there.
 
-With DELAYQ["ENCRYPT"], arguments and options, the attempt history and the result are encrypted with AES-256-GCM. The
-head of a body stays readable: the scripts, `move` and the counters need queue, task, priority and flags.
+With DELAYQ["ENCRYPT"], arguments and options, the attempt history, the progress and the result are encrypted with
+AES-256-GCM. The head of a body stays readable: scripts, `move` and counters need queue, task, priority and flags.
 
 A sealed text is: a byte for the algorithm, 4 bytes that name the secret, a random nonce, the ciphertext with its tag.
 Each job has a key of its own, derived from the secret and its id, so no key meets so many nonces that two are equal.
-The tag also covers what the text is (body of which task, attempts, result): none can be moved to another job or place.
+The tag also covers what the text is (body of which task, attempts …): none can be moved to another job or place.
 """
 
 import hmac
@@ -26,7 +26,7 @@ _MARK = b"\x01"
 _NAME, _NONCE = 4, 12
 _START = 1 + _NAME + _NONCE
 #: Where a text stands: what its tag covers beside the id.
-ATTEMPTS, RESULT = b"attempts", b"result"
+ATTEMPTS, RESULT, PROGRESS = b"attempts", b"result", b"progress"
 #: Bytes by which a sealed text is longer.
 OVERHEAD = _START + 16
 #: Bytes of an attempts record that stay readable: the scripts read them.

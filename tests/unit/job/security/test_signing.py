@@ -20,7 +20,7 @@ from django_delayq.job.codec import (
 )
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.signing import BodySigner
 
 JOB = Job(raw_id=next_id(), shard=0, task="shop.tasks.pay", queue="mail", priority=7, args=[1, "x"], kwargs={"k": []})
 BODY = encode(JOB, max_payload=1_000)[1]
@@ -43,7 +43,9 @@ def test_a_signed_body_passes_and_reads_as_the_same_job() -> None:
 
 def test_the_signature_is_the_one_that_django_makes() -> None:
     body = BodySigner(on=True).sign(JOB.raw_id, BODY)
-    code = salted_hmac("django_delayq.job.signing", JOB.raw_id + body[:-SIGNATURE], secret="first", algorithm="sha256")
+    code = salted_hmac(
+        "django_delayq.job.security.signing", JOB.raw_id + body[:-SIGNATURE], secret="first", algorithm="sha256"
+    )
     assert body[-SIGNATURE:] == code.digest()
 
 

@@ -20,10 +20,10 @@ from django_delayq.job.codec import (
     with_flags,
     with_queue,
 )
-from django_delayq.job.encryption import ATTEMPTS, OVERHEAD, RESULT, Cipher
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.outcome import OutcomeKind, kind_of_fault
+from django_delayq.job.security.encryption import ATTEMPTS, OVERHEAD, RESULT, Cipher
 
 JOB, BODY = encode(
     Job(raw_id=next_id(), shard=0, task="shop.tasks.pay", queue="mail", priority=3, args=["canary"], key="k"),
@@ -165,6 +165,8 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 
 
 def test_a_process_that_does_not_encrypt_does_not_import_the_package() -> None:
-    script = "import sys; from django_delayq.job.encryption import Cipher; Cipher(on=False); print(*sys.modules)"
+    script = (
+        "import sys; from django_delayq.job.security.encryption import Cipher; Cipher(on=False); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "django_delayq.job.encryption" in done.stdout and "cryptography" not in done.stdout.split()
+    assert "django_delayq.job.security.encryption" in done.stdout and "cryptography" not in done.stdout.split()
