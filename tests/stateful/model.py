@@ -318,9 +318,11 @@ class Model:
         return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
     def _is_refused(self, item: Ended) -> bool:
-        """Return whether the job was asked to stop, so that it may only be settled as done or stopped."""
-        runs_again = item.ending not in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
-        return runs_again and self.jobs[item.lease[:12]].stop_by is not None
+        """Return whether the job was asked to stop, so that it may only be settled as done, stopped or expired."""
+        job = self.jobs[item.lease[:12]]
+        expired = item.ending is OutcomeKind.EXPIRED and not (job.expiry and job.expiry.dead)
+        ends = expired or item.ending in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
+        return not ends and job.stop_by is not None
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is OutcomeKind.STOPPED:
