@@ -10,7 +10,24 @@ BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
 KILLS = "tests/chaos/processes/test_kills.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 
+FOREGROUND = "tests/integration/commands/operating/test_run.py"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a run in the foreground has the time limit of its job",
+        "worker/foreground.py",
+        "timeout_us=None, hard_timeout_us=None, expiry=None",
+        "expiry=None",
+    ): (FOREGROUND,),
+    at("nothing renews the lease of a run in the foreground", "worker/foreground.py", "    held.start()\n", ""): (
+        FOREGROUND,
+    ),
+    at(
+        "Ctrl-C counts as a failure of the job",
+        "worker/foreground.py",
+        "if raised and isinstance(raised[-1], _ENDED_BY_PERSON):",
+        "if False:",
+    ): (FOREGROUND,),
     at(
         "an expired job runs",
         "worker/execution.py",
