@@ -18,7 +18,24 @@ RUNS = "tests/integration/worker/execution/test_outcomes.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 
+FOREGROUND = "tests/integration/commands/operating/test_run.py"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a run in the foreground has the time limit of its job",
+        "worker/foreground.py",
+        "timeout_us=None, hard_timeout_us=None, expiry=None",
+        "expiry=None",
+    ): (FOREGROUND,),
+    at("nothing renews the lease of a run in the foreground", "worker/foreground.py", "    held.start()\n", ""): (
+        FOREGROUND,
+    ),
+    at(
+        "Ctrl-C counts as a failure of the job",
+        "worker/foreground.py",
+        "if raised and isinstance(raised[-1], _ENDED_BY_PERSON):",
+        "if False:",
+    ): (FOREGROUND,),
     at(
         "an expired job runs",
         "worker/execution.py",
@@ -355,7 +372,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the dispatcher never counts a lapsed lease of a newer body",
         "dispatcher.py",
-        "    if kind is OutcomeKind.NEWER:\n",
+        "    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):\n",
         "    if False:\n",
     ): ("tests/integration/store/promotion/test_reclaim.py",),
 }
