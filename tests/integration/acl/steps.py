@@ -20,6 +20,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.worker.claiming.queue_listener import OwnNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
 PASSWORD = "s3cret-of-the-role"
@@ -192,6 +193,16 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     return notification
 
 
+def listen_for_stops(role: ShardApis, every: ShardApis) -> Any:
+    worker, claims = claimed(every)
+    notification = OwnNotification(role.shard, lambda: worker.code)
+    notification.listen()
+    every.operations.quiet(worker.code, by="ann")
+    arrived = notification.arrived()
+    notification.close()
+    return arrived
+
+
 def notify(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
@@ -304,6 +315,7 @@ STEPS: dict[str, Step] = {
             read_queues,
             read_served_queues,
             listen,
+            listen_for_stops,
             notify,
             check_server,
             check_shards,
@@ -318,7 +330,8 @@ _VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat read_served_queues notify add_to_forward_stream",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat listen_for_stops read_served_queues notify "
+    "add_to_forward_stream",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
     "check": "check_consistency read_queues check_server",
