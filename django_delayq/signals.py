@@ -100,11 +100,14 @@ def _log(level: int, text: str, *more: Any, job_id: str, job: Any, attempt: int 
 
 
 def _log_enqueued(job: Any, **_: Any) -> None:
-    _log(logging.DEBUG, "enqueued", job_id=job.id, job=job, attempt=None)
+    # Before the id becomes text, which every job would pay for.
+    if logger.isEnabledFor(logging.DEBUG):
+        _log(logging.DEBUG, "enqueued", job_id=job.id, job=job, attempt=None)
 
 
 def _log_started(job: Any, attempt: int, **_: Any) -> None:
-    _log(logging.DEBUG, "started, attempt %d", attempt, job_id=job.id, job=job, attempt=attempt)
+    if logger.isEnabledFor(logging.DEBUG):
+        _log(logging.DEBUG, "started, attempt %d", attempt, job_id=job.id, job=job, attempt=attempt)
 
 
 def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, error: Any, **_: Any) -> None:

@@ -196,19 +196,19 @@ def _run_task(task: Any, claim: Claim, job: Job) -> Any:
 
     Both are inside the middlewares: what they set up, such as a schema, is for both.
     """
-    if (check := _check(task, claim, job)) is not None and _call(check, job):
-        return None
+    if claim.attempts.recovered:
+        check = task.run_options(job).already_done
+        if check is not None and _call(check, job):
+            return None
     return _call(task.callable, task.before_run(claim, job))
 
 
 async def _run_task_in_loop(task: Any, claim: Claim, job: Job) -> Any:
-    if (check := _check(task, claim, job)) is not None and await _await(check, job):
-        return None
+    if claim.attempts.recovered:
+        check = task.run_options(job).already_done
+        if check is not None and await _await(check, job):
+            return None
     return await _await(task.callable, task.before_run(claim, job))
-
-
-def _check(task: Any, claim: Claim, job: Job) -> Any:
-    return task.run_options(job).already_done if claim.attempts.recovered else None
 
 
 async def _await(func: Any, job: Job) -> Any:

@@ -64,7 +64,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "already_done is called outside the middlewares",
         "worker/execution.py",
         "    return MiddlewareJob(job, *calls, attempt=claim.attempt)\n",
-        "    done = _check(task, claim, job)\n"
+        "    done = task.already_done\n"
         "    if done is not None and _call(done, job):\n"
         "        calls = (lambda: None), calls[1]\n"
         "    return MiddlewareJob(job, *calls, attempt=claim.attempt)\n",
