@@ -224,8 +224,9 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
     kind = OutcomeKind.LEASE_EXPIRED if item.job is not None else kind_of_fault(item.fault)
-    if kind is OutcomeKind.NEWER:
-        # The lapse counts, or a job that kills its worker never ends. Only a newer process knows its policy.
+    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):
+        # The lapse counts, or a job that kills its worker never ends. Only a newer process, or one with the key, knows
+        # its policy.
         kind, policy = OutcomeKind.LEASE_EXPIRED, RetryPolicy(max_attempts=MAX_ATTEMPTS)
     else:
         policy = item.job.retry if item.job is not None else RetryPolicy()
