@@ -214,7 +214,8 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
     if item.job and sender is not None:
-        sender.on_finished(item.job, attempts=reclaim.attempts, stored=reclaim.result or None)
+        stored = reclaim.result if reclaim.stops else None
+        sender.on_finished(item.job, attempts=reclaim.attempts, stored=stored)
 
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:

@@ -109,6 +109,12 @@ def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: A
             text = "Job %s of %r in %r snoozed in attempt %d; again in %.1f s: %s"
             logger.info(text, job_id, task, queue, attempt, seconds, reason)
             return
+        if not decision.counted and outcome.kind != "interrupted" and seconds > 1:
+            # It waits for a worker that can run it. The first wait, of a second, was a warning.
+            logger.debug(
+                "Job %s of %r in %r still waits (%s), next in %.1f s", job_id, task, queue, outcome.kind, seconds
+            )
+            return
         text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
         logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
     elif decision.action == "cancel":

@@ -26,6 +26,7 @@ _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.UNREADABLE: _("could not be read"),
     OutcomeKind.BAD_SIGNATURE: _("signature invalid"),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: _("result not serializable"),
+    OutcomeKind.STOPPED: _("stopped"),
     OutcomeKind.EXPIRED: _("expired"),
 }
 

@@ -33,7 +33,7 @@ from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import check_arguments, check_context, check_fit, check_payload, signature
 from django_delayq.task.handle import JobHandle, get_job
-from django_delayq.task.options import Expires, ExpiryTimes, OnExpiry, expiry_times
+from django_delayq.task.options import Expires, ExpiryTimes, KeyFunction, OnExpiry, compute_key, expiry_times
 from django_delayq.task.redaction import Sensitive, redact
 
 P = ParamSpec("P")
@@ -72,6 +72,8 @@ class Task(Generic[P, R]):
     delay_us: int | None = None
     due_us: int | None = None
     key: str | None = None
+    #: Computes the key from the arguments of a job that has no `key`.
+    key_of: KeyFunction | None = None
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
@@ -118,10 +120,11 @@ class Task(Generic[P, R]):
 
         `delay` is in seconds or a timedelta, and counts from the call of `enqueue()`. `at` and `run_after` are aware
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
-        of this task. If another job holds it, `"keep"` returns that job's handle and `"reject"` raises `KeyHeld`.
-        `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL
-        (True) or for the given time. `expires` is in seconds or a timedelta after the due time, or an aware datetime:
-        a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
+        of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
+        handle and `"reject"` raises `KeyHeld`. `timeout` and `hard_timeout` are in seconds or timedeltas.
+        `store_result` keeps the return value, for RESULT_TTL (True) or for the given time. `expires` is in seconds or a
+        timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or as a dead
+        letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -258,7 +261,13 @@ class Task(Generic[P, R]):
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
         return self._handle(
-            config, key=self.key, due_us=self.due_us, is_async=is_async, queue=queue, args=args, kwargs=kwargs
+            config,
+            key=self._key(args, kwargs) if self.key_of is not None else self.key,
+            due_us=self.due_us,
+            is_async=is_async,
+            queue=queue,
+            args=args,
+            kwargs=kwargs,
         )
 
     def _handle(self, config: Config, *, key: str | None, due_us: int | None, is_async: bool, **facts: Any) -> Any:
@@ -287,6 +296,11 @@ class Task(Generic[P, R]):
             return self._unsent(config, replace(job, context=context), due_us, called_at)
 
         return chain.aenqueue(job, make) if is_async else chain.enqueue(job, make)
+
+    def _key(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
+        if self.key is not None or self.key_of is None:
+            return self.key
+        return compute_key(self.key_of, self.signature, args, kwargs, task=self.name)  # type: ignore[no-any-return]
 
     def _unsent(self, config: Config, job: Job, due_us: int | None, called_at: float) -> JobHandle:
         delayed = self.delay_us is not None or due_us is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from redis import Redis
 
@@ -107,6 +108,24 @@ def test_a_key_makes_tasks_unique_until_they_end(tasks_settings: Any, key: Any, 
     assert django_tasks.add.enqueue(1).id != first.id
     if callable(key):
         assert django_tasks.add.enqueue(2).id not in (first.id, second.id)
+
+
+def test_a_key_function_takes_the_arguments_that_it_names(tasks_settings: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda b: f"second:{b}"}})
+    first = django_tasks.add.enqueue(1)
+    assert [django_tasks.add.enqueue(2).id, django_tasks.add.enqueue(3, b=0).id] == [first.id] * 2
+    assert django_tasks.add.enqueue(1, b=5).id != first.id
+
+
+def test_a_key_function_of_other_arguments_is_refused_before_anything_is_sent(tasks_settings: Any) -> None:
+    words = r"\['key'\] is a function of 'c', which is no parameter of the task"
+    with pytest.raises(InvalidTask, match=words):
+        django_tasks.add.using(delayq={"key": lambda c: "k"})
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda c: "k"}})
+    [problem] = default_task_backend.check()
+    assert (problem.id, "is a function of 'c'" in problem.msg) == ("delayq.E013", True)
+    with pytest.raises(ImproperlyConfigured, match=words):
+        django_tasks.add.enqueue(1)
 
 
 def test_a_held_key_may_be_an_error(tasks_settings: Any, signal_log: Any) -> None:

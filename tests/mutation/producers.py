@@ -3,6 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
+KEYS = "tests/integration/task/test_key_functions.py"
 
 COMMIT = "tests/integration/task/on_commit"
 DEADLINE = "tests/integration/store/client/test_deadline.py"
@@ -10,6 +11,24 @@ MIDDLEWARE = "tests/integration/middleware"
 LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a computed key replaces the key of the call",
+        "task/task.py",
+        "if self.key is not None or self.key_of is None:",
+        "if self.key_of is None:",
+    ): (KEYS,),
+    at(
+        "a key is computed without the defaults of the task",
+        "task/options.py",
+        "    bound.apply_defaults()\n",
+        "",
+    ): (KEYS,),
+    at(
+        "a key function is checked at the first job only",
+        "task/decorator.py",
+        "            check_key_function(key_of, signature(func))\n",
+        "            pass\n",
+    ): (KEYS,),
     at(
         "a refused resend reports that earlier sends stored nothing",
         "task/sender.py",

@@ -68,7 +68,7 @@ WORKER = AclRole(
     name="worker",
     includes=(DISPATCHER, PRODUCER),
     scripts=("settle_and_claim", "claim_one", "heartbeat", "notify"),
-    plain=("SREM", "XADD", "ZRANGE"),
+    plain=("BRPOP", "SREM", "XADD", "ZRANGE"),
 )
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
 VIEW = AclRole(

@@ -20,6 +20,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.worker.claiming.queue_listener import OwnNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
 PASSWORD = "s3cret-of-the-role"
@@ -196,6 +197,16 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     return notification
 
 
+def listen_for_stops(role: ShardApis, every: ShardApis) -> Any:
+    worker, claims = claimed(every)
+    notification = OwnNotification(role.shard, lambda: worker.code)
+    notification.listen()
+    every.operations.quiet(worker.code, by="ann")
+    arrived = notification.arrived()
+    notification.close()
+    return arrived
+
+
 def notify(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
@@ -309,6 +320,7 @@ STEPS: dict[str, Step] = {
             read_queues,
             read_served_queues,
             listen,
+            listen_for_stops,
             notify,
             check_server,
             check_shards,
@@ -323,8 +335,8 @@ _VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat read_served_queues notify "
-    "add_to_forward_stream",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat listen_for_stops read_served_queues "
+    "notify add_to_forward_stream",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
     "check": "check_consistency read_queues check_server",
