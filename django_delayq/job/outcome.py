@@ -3,7 +3,7 @@
 All rules for retries and dead letters are here. They are pure and return delays, never times: Redis adds its own now.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US, SECOND_US
@@ -72,6 +72,8 @@ class Outcome:
     lineage: tuple[str, ...] = ()
     #: JSON of what the task returned, if the job keeps its result.
     result: str | None = None
+    #: What the task raised, for the log; None if it raised nothing, or in another process.
+    raised: BaseException | None = field(default=None, repr=False, compare=False)
 
 
 UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)

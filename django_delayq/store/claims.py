@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode
+from django_delayq.job.codec import decode, try_decode_head
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
@@ -24,7 +24,7 @@ from django_delayq.store.keys import encode_queue
 from django_delayq.store.shard import Shard
 
 _SETTLE_AND_CLAIM = Script("settle_and_claim")
-_HEARTBEAT = Script("heartbeat")
+_HEARTBEAT, _CLAIM_ONE = Script("heartbeat"), Script("claim_one")
 #: Bytes of a lease: member 14, worker id 8, exchange number 8.
 _LEASE = 30
 #: Most leases in one heartbeat.
@@ -222,6 +222,31 @@ class Claims:
             recovered=bool(recovered),
             claims=claims,
         )
+
+    @sensitive_variables()
+    def claim_one(self, raw_id: bytes, *, worker_name: str) -> Claim | None:
+        """Claim one waiting job, whenever it is due, also of a paused queue. None: it does not wait. O(log n).
+
+        Not safe to repeat: without a reply it may be claimed, and nobody else can claim it until the lease ends.
+        """
+        keys = self._shard.keys
+        for _ in range(2):
+            head = try_decode_head(self._shard.execute("HGET", keys("jobs"), raw_id))
+            if head is None:
+                break
+            self._number += 1
+            exchange = ExchangeRequest(
+                worker_id=self.worker_id, number=self._number, want=1, queues=(head.queue,), args=[], keys=[]
+            )
+            exchange.sent_at, member = lease_time(), head.member(raw_id)
+            args: list[Part] = [self.worker_id, self._number, member, self._lease_us, self._due_first_us // 1_000]
+            word, *claimed = self._shard.run(_CLAIM_ONE, [*args, worker_name], **keys.named(head.queue))
+            if word == b"CLAIMED":
+                now_us, *row = claimed
+                return self._claim(exchange, now_us, monotonic(), member + exchange.token, 1, *row)
+            if word != b"ELSEWHERE":
+                break
+        return None
 
     def heartbeat(
         self, leases: Sequence[bytes], queues: Collection[str] = (), progress: Mapping[bytes, Progress] | None = None

@@ -282,7 +282,8 @@ def test_worker_processes_run_signed_jobs_and_dead_letter_the_rest(
         assert letter is not None and letter.attempts.ended == 1
         assert letter.attempts.history[-1]["ending"] == "bad signature"
     assert worker.running
-    assert worker.output.count("the job is not signed") == 2
+    dead = [line for line in worker.output.splitlines() if " is dead after attempt 1: " in line]
+    assert len(dead) == 2 and all("the job is not signed" in line for line in dead)
 
 
 def test_a_command_without_a_secret_key_ends_at_its_start(processes: Processes) -> None:
