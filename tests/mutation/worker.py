@@ -7,6 +7,7 @@ at = Mutation.at
 SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
+LOGS = "tests/integration/logs"
 KILLS = "tests/chaos/processes/test_kills.py"
 OUTCOME, ATTEMPTS, RETRY = "job/outcome.py", "job/attempts.py", "job/retry.py"
 EXECUTION, SETTLEMENT = "worker/execution.py", "worker/settlement.py"
@@ -17,7 +18,24 @@ RUNS = "tests/integration/worker/execution/test_outcomes.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 
+FOREGROUND = "tests/integration/commands/operating/test_run.py"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a run in the foreground has the time limit of its job",
+        "worker/foreground.py",
+        "timeout_us=None, hard_timeout_us=None, expiry=None",
+        "expiry=None",
+    ): (FOREGROUND,),
+    at("nothing renews the lease of a run in the foreground", "worker/foreground.py", "    held.start()\n", ""): (
+        FOREGROUND,
+    ),
+    at(
+        "Ctrl-C counts as a failure of the job",
+        "worker/foreground.py",
+        "if raised and isinstance(raised[-1], _ENDED_BY_PERSON):",
+        "if False:",
+    ): (FOREGROUND,),
     at(
         "an expired job runs",
         "worker/execution.py",
@@ -50,7 +68,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_expired_jobs.py",),
     at(
         "a job may have a moment before its due time",
-        "task/task.py",
+        "task/options.py",
         "if expires.moment_us is not None and expires.moment_us <= due_us:",
         "if False:",
     ): (EXPIRY,),
@@ -67,11 +85,50 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    return _call(func, job)\n",
     ): ("tests/integration/middleware/test_run.py",),
     at(
+        "already_done is called outside the middlewares",
+        "worker/execution.py",
+        "    return MiddlewareJob(job, *calls, attempt=claim.attempt)\n",
+        "    done = task.already_done\n"
+        "    if done is not None and _call(done, job):\n"
+        "        calls = (lambda: None), calls[1]\n"
+        "    return MiddlewareJob(job, *calls, attempt=claim.attempt)\n",
+    ): ("tests/integration/middleware/test_run.py",),
+    at(
         "a middleware's changes of its context reach the job",
         "middleware/chain.py",
         "deepcopy(job.context) if job.context else {}",
         "job.context if job.context else {}",
     ): ("tests/integration/middleware/test_run.py",),
+    at(
+        "the variables of a task with sensitive arguments reach the log",
+        "worker/failure.py",
+        "        clear_variables(shown)\n",
+        "        pass\n",
+    ): (f"{LOGS}/test_sentry.py",),
+    at(
+        "the variables of the errors behind an exception reach the log",
+        "task/redaction.py",
+        "        left += filter(None, (each.__cause__, each.__context__))\n",
+        "",
+    ): (f"{LOGS}/test_sentry.py",),
+    at(
+        "a failed task's variables live until the garbage collector comes",
+        "worker/execution.py",
+        "    try:\n        return _unless(left_open, outcome, task, claim)\n    finally:\n",
+        "    return _unless(left_open, outcome, task, claim)\n    if True:\n",
+    ): (f"{LOGS}/test_records.py",),
+    at(
+        "a child process pickles the exception of its task",
+        "worker/pools/child.py",
+        "if outcome.raised is not None:",
+        "if False:",
+    ): (f"{LOGS}/test_records.py",),
+    at(
+        "a dead job of Django's @task has two exceptions",
+        "backend/django_task.py",
+        "            error = error or JobFailed(attempts.last_error)\n",
+        "            error = JobFailed(attempts.last_error)\n",
+    ): (f"{LOGS}/test_sentry.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
@@ -318,13 +375,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done runs in the event loop",
         EXECUTION,
-        "check if is_async(check) else sync_to_async(check), job",
-        "check, job",
+        "return await sync_to_async(_call, thread_sensitive=True)(func, job)",
+        "return _call(func, job)",
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",
         "dispatcher.py",
-        "    if kind is OutcomeKind.NEWER:\n",
+        "    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):\n",
         "    if False:\n",
     ): ("tests/integration/store/promotion/test_reclaim.py",),
 }

@@ -25,7 +25,7 @@ _SHOWN, _READ = 10, 250
 _BAR = 20
 #: To the first line and column, and from there to the end of the screen: terminals show no empty frame between.
 _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
-_COLUMNS = ("queue", "scheduled", "overdue", "ready", "oldest", "running", "workers", "done/h", "failed/h", "state")
+_COLUMNS = ("queue", "state", "scheduled", "overdue", "ready", "oldest", "running", "workers", "done/h", "failed/h")
 
 
 class Command(OperatingCommand):
@@ -165,7 +165,7 @@ def _row(name: str, queue: dict[str, Any]) -> tuple[str, ...]:
             state += f" until {queue['paused_until'][:19]}"
     numbers = (f"{queue[name]:,}" for name in ("scheduled", "overdue", "ready"))
     more = (f"{queue[name]:,}" for name in ("running", "workers", "done_last_hour", "failed_last_hour"))
-    return (name, *numbers, _span(queue["waited"]), *more, state)
+    return (name, state, *numbers, _span(queue["waited"]), *more)
 
 
 def _progress(job: dict[str, Any]) -> str:
