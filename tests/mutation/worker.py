@@ -375,8 +375,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done runs in the event loop",
         EXECUTION,
-        "return await sync_to_async(_call, thread_sensitive=True)(func, job)",
-        "return _call(func, job)",
+        "if check is not None and await _await(check, job):",
+        "if check is not None and check(*job.args, **job.kwargs):",
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",
