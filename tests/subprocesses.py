@@ -263,10 +263,10 @@ class Processes:
 
 
 def listeners(client: Redis) -> int:
-    """Return the number of connections that wait for a notification."""
+    """Return the number of connections that wait for a notification of jobs."""
     return len(listening(client))
 
 
 def listening(client: Redis) -> set[str]:
-    """Return the ids of the connections that wait for a notification."""
-    return {each["id"] for each in client.client_list() if "b" in each["flags"]}
+    """Return the ids of the connections that wait for a notification of jobs, not of stops."""
+    return {each["id"] for each in client.client_list() if "b" in each["flags"] and each["cmd"] == "blpop"}

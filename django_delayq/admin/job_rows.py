@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from re import Pattern
+from typing import NamedTuple
 
 from django.utils.translation import gettext
 
@@ -11,6 +12,23 @@ from django_delayq.admin.errors import ErrorSummary, outcome_name
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
+
+
+class ProgressBar(NamedTuple):
+    """The progress of a running job."""
+
+    fraction: float
+    note: str
+
+    @property
+    def value(self) -> str:
+        """The fraction as HTML takes it, in every language."""
+        return f"{self.fraction:.4f}"
+
+    @property
+    def percent(self) -> str:
+        """The fraction for people; 100 only of what is done."""
+        return f"{int(self.fraction * 100)} %"
 
 
 @dataclass(frozen=True)
@@ -38,6 +56,12 @@ class JobLine:
     def worker(self) -> str:
         """The worker that runs it."""
         return printable(self.row.worker)
+
+    @cached_property
+    def progress(self) -> "ProgressBar | None":
+        """How far its running attempt is, if it said so."""
+        progress = self.row.progress
+        return ProgressBar(progress.fraction, printable(progress.note)) if progress else None
 
     @property
     def created_us(self) -> int:

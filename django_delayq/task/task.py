@@ -271,8 +271,10 @@ class Task(Generic[P, R]):
         """Hook before the run. Returns the job with the arguments to call."""
         return job
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
-        """Hook: a job has ended, `stored` is its stored result, None for a dead letter."""
+    def on_finished(
+        self, job: Job, *, attempts: AttemptHistory, stored: bytes | None, error: BaseException | None
+    ) -> None:
+        """Hook: a job has ended; `stored` is its stored result. For a dead letter it is None, and `error` is set."""
 
     def _draft_item(self, arguments: Arguments) -> Any:
         return self._draft(*positional_and_named(arguments))

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_delayq import get_store
+from django_delayq import current_job, get_job, get_store
+from django_delayq.job.progress import Progress
 from django_delayq.testing import DelayQ
 from tests.django_tasks.compat import TaskResultStatus, task
 from tests.testing_helpers.tasks import send_reminder
@@ -21,6 +22,17 @@ def tasks_settings(settings: Any) -> None:
         "default": {"BACKEND": BACKEND, "QUEUES": []},
         "second": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "real"}},
     }
+
+
+def stop_itself() -> None:
+    """Report progress, stop the own job, and fail."""
+    job = current_job()
+    assert job is not None
+    job.progress(0.5, "half")
+    handle = get_job(job.id)
+    assert handle is not None and handle.progress == Progress(0.5, "half")
+    assert handle.stop() and job.should_stop
+    raise ValueError("not shown")
 
 
 def double(number: int) -> int:
@@ -106,3 +118,14 @@ def test_a_job_of_djangos_task_waits_for_no_transaction(delayq: DelayQ) -> None:
     with transaction.atomic():
         made.enqueue(1)
         delayq.assert_enqueued(made)
+
+
+def test_a_stopped_job_has_failed_as_cancelled_and_is_no_dead_letter(delayq: DelayQ) -> None:
+    result = task(stop_itself).enqueue()
+    [ran] = delayq.run_due()
+    assert (ran.ending, ran.progress) == ("stopped", [Progress(0.5, "half")])
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert [error.exception_class.__name__ for error in result.errors] == ["JobCancelled"]
+    assert result.started_at is not None and result.worker_ids
+    assert delayq.dead == []

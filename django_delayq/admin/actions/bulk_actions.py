@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from django_delayq.admin.actions import forms
+from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import Job
@@ -122,6 +123,11 @@ def _cancel(operations: Operations, targets: Sequence[Target], _parameters: Para
     return operations.cancel_many(_jobs(targets))
 
 
+def _stop(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
+    grace_us = parameters["grace_s"] * SECOND_US
+    return [Effect(done=operations.stop(target.raw_id, grace_us=grace_us)) for target in targets]
+
+
 _RETRIED = ngettext_lazy("Retried %(count)s", "Retried %(count)s", "n")
 _CANCELLED = ngettext_lazy("Cancelled %(count)s", "Cancelled %(count)s", "n")
 
@@ -176,6 +182,17 @@ BULK_ACTIONS = {
             confirm_text=ngettext_lazy("Cancel %(count)s ready job", "Cancel all %(count)s ready jobs", "n"),
             success_text=_CANCELLED,
             change=_cancel,
+            destructive=True,
+        ),
+        BulkAction(
+            name="stop",
+            job_lists=("running",),
+            label=_("Stop…"),
+            log_text=_("Asked to stop"),
+            confirm_text=ngettext_lazy("Stop %(count)s running job", "Stop %(count)s running jobs", "n"),
+            success_text=ngettext_lazy("Asked %(count)s to stop", "Asked %(count)s to stop", "n"),
+            form_class=forms.StopForm,
+            change=_stop,
             destructive=True,
         ),
         BulkAction(

@@ -115,6 +115,18 @@ class RetryLaterForm(_TimeForm):
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
 
 
+class StopForm(ActionForm):
+    """How long the code of running jobs may run on."""
+
+    grace_s = forms.IntegerField(
+        label=_("Seconds that its code may still take"),
+        min_value=0,
+        max_value=86_400,
+        initial=10,
+        help_text=_("After that a child process is killed. A thread that does not look runs on."),
+    )
+
+
 class MoveForm(ActionForm):
     """The queue that jobs move to."""
 

@@ -12,7 +12,7 @@ from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.job_lists import FAILED, counted
-from django_delayq.clock import moment
+from django_delayq.clock import SECOND_US, moment
 from django_delayq.templatetags.delayq import duration_text
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
@@ -66,6 +66,8 @@ def parameters_text(parameters: Mapping[str, Any], zone: tzinfo = UTC) -> str:
         return _("spread over %s") % duration_text(parameters["spread_us"])
     if "due_us" in parameters:
         return _("at %s") % moment_text(parameters["due_us"], zone)
+    if "grace_s" in parameters:
+        return _("within %s") % duration_text(parameters["grace_s"] * SECOND_US)
     return _("to queue %s") % printable(parameters["queue"]) if "queue" in parameters else ""
 
 

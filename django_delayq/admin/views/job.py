@@ -54,6 +54,8 @@ class JobDetail:
         self._page, self.reveals, self._whole = page, reveal, whole
         self.job_list = _LIST_OF_STATE[row.state]
         self.state, self.css_class, self.moment_label = _STATES[row.state]
+        if row.stops:
+            self.state, self.css_class = gettext_lazy("Stopping"), "warn"
         if row.lease_end_us is not None and row.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
         self.line = JobLine(row, page.config.redact, now_us=page.now_us)

@@ -37,10 +37,11 @@ class BlockingListener:
         self._unread_replies = 0
         _listeners.add(self)
 
-    def listen(self, keys: Sequence[str], *, now: float, block: float = BLOCK) -> None:
+    def listen(self, keys: Sequence[str], *, now: float, block: float = BLOCK, command: str = "BLPOP") -> None:
         """Send a BLPOP unless one is outstanding, even for other keys. `now` is monotonic time.
 
-        It ends after `block` seconds without a notification. Raises `StoreError`s; the next call connects again.
+        It ends after `block` seconds without a notification. `command` may be BRPOP, which does the same to a list of
+        one element. Raises `StoreError`s; the next call connects again.
         """
         if self.listening:
             if now > self._overdue_at:
@@ -55,7 +56,7 @@ class BlockingListener:
                 # Otherwise such a reply would be taken for a notification.
                 self._connection.read_response()
                 self._unread_replies -= 1
-            self._connection.send_packed_command([encode("BLPOP", *keys, f"{block:.3f}")])
+            self._connection.send_packed_command([encode(command, *keys, f"{block:.3f}")])
         except (redis_errors.RedisError, OSError) as error:
             self.close()
             raise to_store_error(error, client=self._client) from error

@@ -123,7 +123,9 @@ class OwnNotification:
 
     def listen(self) -> int:
         """Listen unless a pop is outstanding; return the socket to wait on. Raises `StoreError`."""
-        self._listener.listen([self._shard.keys.notify_worker(self._worker_id())], now=monotonic(), block=_OWN_BLOCK)
+        key = self._shard.keys.notify_worker(self._worker_id())
+        # Another command than that of the pop for jobs: CLIENT LIST shows which of them a connection waits for.
+        self._listener.listen([key], now=monotonic(), block=_OWN_BLOCK, command="BRPOP")
         return self._listener.fileno()
 
     def arrived(self) -> bool:

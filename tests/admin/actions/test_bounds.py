@@ -15,13 +15,18 @@ from django_delayq.admin.audit_log import admin_action
 from django_delayq.clock import ServerClock
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.jobs import HOUR, add, add_dead, due_us, raw, state
+from tests.admin.jobs import HOUR, add, add_dead, claim, due_us, raw, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, continue_to_end, request_action, result
 from tests.shard_apis import ShardApis
 
 #: Values for the fields of the confirm page.
-PARAMETERS = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "other"}, "retry_later": {"minutes": "60"}}
+PARAMETERS = {
+    "stop": {"grace_s": "10"},
+    "reschedule": {"shift": "5", "unit": "60"},
+    "move": {"queue": "other"},
+    "retry_later": {"minutes": "60"},
+}
 DAY_MS = HOUR * 24 // 1_000
 
 
@@ -47,6 +52,10 @@ class ListedJobs:
         raw_id = ((time_ns() // 1_000_000 - self.age_ms << 48) + self.ids).to_bytes(12)
         if self.list_name == "failed":
             return add_dead(self.stock, number, raw_id=raw_id)
+        if self.list_name == "running":
+            text_id = add(self.stock, number, raw_id=raw_id, delay=None)
+            claim(self.stock, text_id)
+            return text_id
         return add(self.stock, number, raw_id=raw_id, delay=None if self.list_name == "ready" else HOUR + number)
 
     def add_late(self, number: int) -> str:
@@ -70,10 +79,10 @@ class ListedJobs:
             return form_to(browser.get(address), "/action/", button=action).post(browser, action=action)
         return request_action(browser, address, action, all="yes")
 
-    def look(self, text_id: str) -> tuple[str, int, str]:
+    def look(self, text_id: str) -> tuple[str, int, str, bool]:
         """Return the properties of a job that actions change."""
         found = self.stock.inspection.find(raw(text_id))
-        return state(self.stock, text_id), found.moment_us, found.job.queue if found.job else ""
+        return state(self.stock, text_id), found.moment_us, found.job.queue if found.job else "", found.stops
 
     @property
     def _ready(self) -> str:

@@ -20,6 +20,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.worker.claiming.queue_listener import OwnNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
 PASSWORD = "s3cret-of-the-role"
@@ -160,6 +161,10 @@ def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
     return not worker.take(0, queue, settle=settlements).lost
 
 
+def claim_one(role: ShardApis, every: ShardApis) -> Any:
+    return role.worker().api.claim_one(every.add(delay=HOUR), worker_name="host/1")
+
+
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
     claims_api = Claims(role.shard, worker_id=worker.code)
@@ -190,6 +195,16 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     notification = listener.read_notification()
     listener.close()
     return notification
+
+
+def listen_for_stops(role: ShardApis, every: ShardApis) -> Any:
+    worker, claims = claimed(every)
+    notification = OwnNotification(role.shard, lambda: worker.code)
+    notification.listen()
+    every.operations.quiet(worker.code, by="ann")
+    arrived = notification.arrived()
+    notification.close()
+    return arrived
 
 
 def notify(role: ShardApis, every: ShardApis) -> Any:
@@ -300,10 +315,12 @@ STEPS: dict[str, Step] = {
         ),
         *(
             settle_and_claim,
+            claim_one,
             heartbeat,
             read_queues,
             read_served_queues,
             listen,
+            listen_for_stops,
             notify,
             check_server,
             check_shards,
@@ -318,19 +335,20 @@ _VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat read_served_queues notify add_to_forward_stream",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat listen_for_stops read_served_queues "
+    "notify add_to_forward_stream",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "holder requeue read_served_queues",
-    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find holder requeue discard read_served_queues "
-    "notify",
+    "producer": "claim_one holder requeue read_served_queues",
+    "dispatcher": "claim_one enqueue cancel cancel_kept stop reschedule move find holder requeue discard notify "
+    "read_served_queues",
     "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
-    "action": "enqueue read_served_queues check_shards check_server",
+    "action": "claim_one enqueue read_served_queues check_shards check_server",
     "check": "find holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

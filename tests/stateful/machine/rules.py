@@ -70,11 +70,12 @@ class Rules(Base):
 
     # -- people and queues
 
-    @rule(queue=st.sampled_from(QUEUES), pause=st.booleans())
-    def pause_or_resume(self, queue: str, pause: bool) -> None:
+    @rule(queue=st.sampled_from(QUEUES), pause=st.booleans(), lasts=st.sampled_from([None, 1, 2 * SECOND, 40 * SECOND]))
+    def pause_or_resume(self, queue: str, pause: bool, lasts: int | None) -> None:
         operations, model = self.world.operations, self.world.model
         if pause:
-            assert operations.pause(queue, by="ann") == model.pause(queue)
+            until_us = None if lasts is None else model.now + lasts
+            assert operations.pause(queue, by="ann", until_us=until_us) == model.pause(queue, until_us)
         else:
             assert operations.resume(queue) == model.resume(queue)
 
@@ -123,6 +124,12 @@ class Rules(Base):
     @rule(pick=picks, ended=endings)
     def exchange_all(self, pick: int, ended: list[OutcomeKind]) -> None:
         self.worker(pick).exchange(8, endings=ended)
+
+    @rule(pick=picks, which=picks)
+    def claim_one(self, pick: int, which: int) -> None:
+        """Mostly a waiting job; also one that runs, is dead, or has ended."""
+        if raw_id := self.pick(which):
+            self.worker(pick).claim_one(raw_id)
 
     @rule(pick=picks)
     def exchange_again(self, pick: int) -> None:
