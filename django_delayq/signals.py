@@ -15,7 +15,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_delayq.logs import logger
+from django_delayq.logs import escape, job_fields, logger
 
 #: Longest text of one argument in a log line, and longest line, in characters.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
@@ -43,12 +43,13 @@ def has_listener(signal: Signal, level: int) -> bool:
     return bool(signal.receivers) or logger.isEnabledFor(level)
 
 
-def announce(signal: Signal, sender: Any, **facts: Any) -> None:
+def announce(signal: Signal, sender: Any, *, error: BaseException | None = None, **facts: Any) -> None:
     """Log the sentence of a signal and send the signal; exceptions of receivers are logged.
 
-    The sentences are not receivers: finding those would cost each job 9 µs.
+    `error` goes into the record as its `exc_info`, not to receivers. The sentences are not receivers: finding those
+    would cost each job 9 µs.
     """
-    _SENTENCES[signal](**facts)
+    _SENTENCES[signal](error=error, **facts)
     send(signal, sender, **facts)
 
 
@@ -87,48 +88,54 @@ def _in_loop() -> bool:
     return True
 
 
+def _log(level: int, text: str, *more: Any, job_id: str, job: Any, attempt: int | None, error: Any = None) -> None:
+    """Log a sentence about a job, whose beginning is the same in all of them."""
+    if logger.isEnabledFor(level):
+        task, queue = (job.task, job.queue) if job else ("?", "?")
+        fields = job_fields(job_id, job, attempt)
+        # The record names the line of the caller, one frame up.
+        logger.log(
+            level, f"Job %s of %r in %r {text}", job_id, task, queue, *more, exc_info=error, extra=fields, stacklevel=3
+        )
+
+
 def _log_enqueued(job: Any, **_: Any) -> None:
+    # Before the id becomes text, which every job would pay for.
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Job %s of %r enqueued in %r", job.id, job.task, job.queue)
+        _log(logging.DEBUG, "enqueued", job_id=job.id, job=job, attempt=None)
 
 
 def _log_started(job: Any, attempt: int, **_: Any) -> None:
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Job %s of %r in %r started, attempt %d", job.id, job.task, job.queue, attempt)
+        _log(logging.DEBUG, "started, attempt %d", attempt, job_id=job.id, job=job, attempt=attempt)
 
 
-def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any) -> None:
+def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, error: Any, **_: Any) -> None:
+    about = {"job_id": job_id, "job": job, "attempt": attempt}
     if outcome.kind == "succeeded":
-        if logger.isEnabledFor(logging.INFO):
-            seconds = outcome.run_us / 1_000_000
-            logger.info("Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt)
+        _log(logging.INFO, "done in %.3f s, attempt %d", outcome.run_us / 1_000_000, attempt, **about)
     elif decision.action == "retry":
-        task, queue = (job.task, job.queue) if job else (None, None)
         seconds, reason = decision.delay_us / 1_000_000, last_line(outcome.error)
         if outcome.kind == "snoozed":
-            text = "Job %s of %r in %r snoozed in attempt %d; again in %.1f s: %s"
-            logger.info(text, job_id, task, queue, attempt, seconds, reason)
-            return
-        if not decision.counted and outcome.kind != "interrupted" and seconds > 1:
+            text = "snoozed in attempt %d; again in %.1f s: %s"
+            _log(logging.INFO, text, attempt, seconds, reason, **about, error=error)
+        elif not decision.counted and outcome.kind != "interrupted" and seconds > 1:
             # It waits for a worker that can run it. The first wait, of a second, was a warning.
-            logger.debug(
-                "Job %s of %r in %r still waits (%s), next in %.1f s", job_id, task, queue, outcome.kind, seconds
-            )
-            return
-        text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
-        logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
+            _log(logging.DEBUG, "still waits (%s), next in %.1f s", outcome.kind, seconds, **about)
+        else:
+            text = "%s, attempt %d; next in %.1f s: %s"
+            _log(logging.WARNING, text, outcome.kind, attempt, seconds, reason, **about, error=error)
     elif decision.action == "cancel":
-        task, queue = (job.task, job.queue) if job else (None, None)
-        logger.info("Job %s of %r in %r stopped, attempt %d; it ends as cancelled", job_id, task, queue, attempt)
+        _log(logging.INFO, "stopped, attempt %d; it ends as cancelled", attempt, **about)
 
 
-def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
-    task, queue = (job.task, job.queue) if job else ("?", "?")
-    logger.error("Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason))
+def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, error: Any, **_: Any) -> None:
+    text = "is dead after attempt %d: %s"
+    _log(logging.ERROR, text, attempt, last_line(reason), job_id=job_id, job=job, attempt=attempt, error=error)
 
 
 def _log_expired(job_id: str, job: Any, **_: Any) -> None:
-    logger.warning("Job %s of %r in %r expired before it could begin", job_id, job.task, job.queue)
+    _log(logging.WARNING, "expired before it could begin", job_id=job_id, job=job, attempt=None)
 
 
 def last_line(text: str) -> str:
@@ -138,16 +145,19 @@ def last_line(text: str) -> str:
 
 
 def keep_to_one_line(record: logging.LogRecord) -> bool:
-    """Escape the control characters of a record's message and shorten it; a filter of the package's logger.
+    """Escape the control characters of a record's message and traceback, and shorten the message.
 
-    Names of tasks, queues and workers come from Redis, texts of errors from servers and users. None of them may begin a
-    new line or move a terminal's cursor.
+    A filter of the package's logger. Names of tasks, queues and workers come from Redis, texts of errors from servers
+    and users. None of them may begin a new line or move a terminal's cursor, whatever the project's formatter.
     """
     if isinstance(record.args, tuple):
         record.args = tuple(_shorten(argument) for argument in record.args)
     message = record.getMessage()
     if not message.isprintable() or len(message) > _LONGEST_LINE:
-        record.msg, record.args = _escape(message)[:_LONGEST_LINE], None
+        record.msg, record.args = escape(message)[:_LONGEST_LINE], None
+    if record.exc_info:
+        # A formatter of the standard library takes this text and makes none of its own.
+        record.exc_text = _TRACEBACKS.formatException(record.exc_info)
     return True
 
 
@@ -155,19 +165,21 @@ class LogFormatter(logging.Formatter):
     """Format as usual, but indent tracebacks, so that none of their lines looks like a record."""
 
     def formatException(self, ei: Any) -> str:
-        """Return the traceback with each line indented and its control characters escaped."""
-        return "\n".join(f"    {_escape(line)}" for line in super().formatException(ei).split("\n"))
+        """Return the traceback with each line indented, shortened, and its control characters escaped."""
+        try:
+            text = super().formatException(ei)
+        except BaseException as error:
+            # The __str__() of the exception, or its metaclass, is code of the project.
+            text = f"(the traceback cannot be printed: {type(error).__name__})"
+        return "\n".join(f"    {escape(line[:_LONGEST_LINE])[:_LONGEST_LINE]}" for line in text.split("\n"))
+
+
+_TRACEBACKS = LogFormatter()
 
 
 def _shorten(argument: Any) -> Any:
     text = str(argument) if isinstance(argument, str | Exception) else ""
     return text[:_LONGEST_ARGUMENT] + "…" if len(text) > _LONGEST_ARGUMENT else argument
-
-
-def _escape(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 logger.logger.addFilter(keep_to_one_line)

@@ -137,15 +137,22 @@ class DjangoTask(Task[P, R]):
         # Copies, because the function may change its arguments, and `on_finished()` needs the original ones.
         return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
+    def on_finished(
+        self, job: Job, *, attempts: AttemptHistory, stored: bytes | None, error: BaseException | None
+    ) -> None:
         """Send `task_finished`; `stored` is the stored result, or None for a dead letter."""
         if stored is None:
             failed = failed_result(self.source, job, attempts=attempts)
+            error = error or JobFailed(attempts.last_error)
             try:
-                raise JobFailed(attempts.last_error)
-            except JobFailed:
-                # In this handler, because Django's receiver logs the exception that is being handled.
+                raise error
+            except type(error):
+                # In this handler, because Django's receiver logs the exception that is being handled. Our own record
+                # has the same one, so a tracker of errors drops the second event.
                 send(task_finished, _sender(job), task_result=failed)
+            finally:
+                # This frame is in its traceback now: a circle would keep the variables of the task in memory.
+                del error
         elif result := Result.unpack(stored):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)

@@ -15,6 +15,7 @@ from django_delayq.job.codec import decode, try_decode_head
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
+from django_delayq.job.security.encryption import PROGRESS, RESULT
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -117,7 +118,7 @@ class Claims:
 
     def __init__(self, shard: Shard, *, worker_id: bytes | None = None) -> None:
         self._shard = shard
-        self._signer = shard.signer
+        self._signer, self._cipher = shard.signer, shard.cipher
         self._due_first_us = shard.config.dispatcher.due_first_us
         self._lease_us = shard.config.worker.lease_us
         #: 8 random bytes; replaced after a stale exchange.
@@ -149,15 +150,16 @@ class Claims:
             claim, decision = settlement.claim, settlement.decision
             match decision.action:
                 case Action.ACKNOWLEDGE | Action.CANCEL if settlement.result:
-                    kept += [claim.lease, settlement.result, settlement.ttl_ms]
+                    result = self._cipher.seal(claim.raw_id, RESULT, settlement.result)
+                    kept += [claim.lease, result, settlement.ttl_ms]
                 case Action.ACKNOWLEDGE | Action.CANCEL:
                     acknowledged.append(claim.lease)
                 case Action.DEAD_LETTER:
-                    dead += [claim.lease, settlement.attempts.pack()]
+                    dead += [claim.lease, self._attempts(settlement)]
                 case Action.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     rank = claim.rank if decision.keeps_rank else b""
-                    retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack(), rank]
+                    retries += [claim.lease, number, decision.delay_us, self._attempts(settlement), rank]
                 case Action.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
@@ -259,7 +261,10 @@ class Claims:
         for at in range(0, len(leases) or 1, _HEARTBEATS):
             held = leases[at : at + _HEARTBEATS]
             reports = [
-                part for lease in held if progress and lease in progress for part in (lease, progress[lease].pack())
+                part
+                for lease in held
+                if progress and lease in progress
+                for part in (lease, self._cipher.seal(lease[:12], PROGRESS, progress[lease].pack()))
             ]
             args: list[Part] = [self.worker_id, self._lease_us, b"".join(held), len(names), *names, *reports]
             gone, is_quiet, *asked = self._shard.run(_HEARTBEAT, args)
@@ -267,6 +272,9 @@ class Claims:
             quiet = bool(is_quiet)
             stops.update((lease, max(0, left_us)) for lease, left_us in zip(asked[::2], asked[1::2], strict=True))
         return HeartbeatReply(lost=frozenset(lost), quiet=quiet, stops=stops)
+
+    def _attempts(self, settlement: Settlement) -> bytes:
+        return self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())
 
     def _claim(
         self,
@@ -284,7 +292,7 @@ class Claims:
         try:
             # Verified first, so that only the head of a forged body is ever parsed.
             self._signer.verify(lease[:12], body, queue=name)
-            job = decode(body, raw_id=lease[:12], shard=self._shard.index)
+            job = decode(body, raw_id=lease[:12], shard=self._shard.index, cipher=self._cipher)
         except BadBody as error:
             fault = error
         return Claim(
@@ -295,7 +303,7 @@ class Claims:
             due_us=due_of_rank(rank, lease[13], due_first_us=self._due_first_us),
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(record),
+            attempts=AttemptHistory.unpack(self._cipher.open_attempts(lease[:12], record)),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
             received_at=received_at,

@@ -14,9 +14,9 @@ from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
 from django_delayq.task.arguments import signature
-from django_delayq.task.options import Expires, KeyFunction, OnExpiry, check_key_function, expiry_times
+from django_delayq.task.options import Expires, KeyFunction, OnExpiry, check_key_function, expiry_times, result_ttl_us
 from django_delayq.task.redaction import Sensitive, check_sensitive
-from django_delayq.task.task import RetryDelay, Task, Unique, result_ttl_us
+from django_delayq.task.task import RetryDelay, Task, Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +44,7 @@ class SensitiveTask(Task[P, R]):
     enqueue_many = sensitive_variables()(Task.enqueue_many)
     _draft = sensitive_variables()(Task._draft)
     _key = sensitive_variables()(Task._key)
+    _draft_item = sensitive_variables()(Task._draft_item)
 
 
 @overload

@@ -25,6 +25,7 @@ from tests.django_tasks.compat import (
 )
 from tests.django_tasks.conftest import BACKEND, with_options
 from tests.django_tasks.worker import OneWorker
+from tests.inspection import everything
 from tests.sample_app import django_tasks
 from tests.subprocesses import until
 
@@ -327,6 +328,29 @@ def test_signed_tasks_run_and_their_results_are_found(tasks_settings: Any) -> No
     failing.refresh()
     assert (result.return_value["priority"], result.return_value["given"]) == (7, ["a"])
     assert failing.errors[0].exception_class is ValueError
+
+
+def test_encrypted_tasks_run_and_their_results_and_errors_are_found(tasks_settings: Any, client: Redis) -> None:
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPT": True}
+    result, failing = django_tasks.describe.using(priority=7).enqueue("canary"), django_tasks.fail.enqueue()
+    assert default_task_backend.get_result(result.id) == result
+    assert OneWorker().drain() == 2
+    result.refresh()
+    failing.refresh()
+    assert (result.return_value["priority"], result.return_value["given"]) == (7, ["canary"])
+    assert failing.errors[0].exception_class is ValueError and failing.errors[0].traceback
+    stored = everything(client)
+    assert not any(word in stored for word in (b"canary", b"Traceback", b"ValueError"))
+
+
+def test_a_task_whose_key_is_unknown_waits(tasks_settings: Any) -> None:
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPT": True}
+    result = django_tasks.add.enqueue(1)
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPTION_KEYS": ["another key" * 3]}
+    OneWorker().drain()
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPTION_KEYS": []}
+    result.refresh()
+    assert result.status == TaskResultStatus.READY
 
 
 def test_a_forged_task_is_a_failure_and_is_not_run(tasks_settings: Any) -> None:

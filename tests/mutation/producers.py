@@ -63,6 +63,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (f"{MIDDLEWARE}/test_enqueue.py",),
     at(
+        "a job runs in the language of its worker",
+        "middleware/locale.py",
+        "translation.override(context[_LANGUAGE])",
+        "translation.override(translation.get_language())",
+    ): (f"{MIDDLEWARE}/test_locale.py",),
+    at(
+        "each run begins a trace of its own",
+        "middleware/opentelemetry.py",
+        "context=propagate.extract(job.context),",
+        "context=propagate.extract({}),",
+    ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
+    at(
         "a middleware changes the arguments in place",
         "middleware/chain.py",
         "return tuple(deepcopy(self._job.args))",

@@ -292,8 +292,8 @@ MORE = [
     at(
         "a span does not follow the due time of a reschedule",
         "store/operations.py",
-        "with_due(with_flags(plain, flags), due_us)",
-        "with_flags(plain, flags)",
+        "self._with_due(job.raw_id, with_flags(stored, flags), due_us)",
+        "with_flags(stored, flags)",
     ),
     at(
         "a span begins when the job is made, not when it is due",

@@ -1,4 +1,4 @@
-"""Tasks with rules for retries, which the older package cannot declare. Known by TASK_MODULES."""
+"""Tasks with options of retries that the older package in tests/upgrade/ does not know. Known by TASK_MODULES."""
 
 from django_delayq import RetryPolicy, current_job, delayed_task
 from tests.sample_app.tasks import note_run
