@@ -85,6 +85,15 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    return _call(func, job)\n",
     ): ("tests/integration/middleware/test_run.py",),
     at(
+        "already_done is called outside the middlewares",
+        "worker/execution.py",
+        "    return MiddlewareJob(job, *calls, attempt=claim.attempt)\n",
+        "    done = task.already_done\n"
+        "    if done is not None and _call(done, job):\n"
+        "        calls = (lambda: None), calls[1]\n"
+        "    return MiddlewareJob(job, *calls, attempt=claim.attempt)\n",
+    ): ("tests/integration/middleware/test_run.py",),
+    at(
         "a middleware's changes of its context reach the job",
         "middleware/chain.py",
         "deepcopy(job.context) if job.context else {}",

@@ -19,7 +19,7 @@ from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
 from django_delayq.worker.execution import run, run_async
 from tests.integration.middleware import classes
-from tests.integration.worker.execution.claims import claim_of, spin
+from tests.integration.worker.execution.claims import SUSPECT, claim_of, spin
 
 Middleware = Callable[..., None]
 Run = Callable[..., Outcome]
@@ -112,6 +112,35 @@ def test_the_outermost_is_called_first(middleware: Middleware, run_task: Run) ->
     middleware("Outer", "Inner")
     run_task(lambda: classes.seen.append("task"))
     assert classes.seen == ["Outer made", "Outer run", "Inner run", "task", "Outer ran"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain check", "async check"])
+@pytest.mark.parametrize("run_claim", [in_thread, in_loop], ids=["thread", "loop"])
+@pytest.mark.parametrize("name", ["RequestId", "AsyncRequestId"])
+def test_already_done_is_called_inside_the_middlewares(
+    middleware: Middleware, registered: Any, run_claim: Any, name: str, is_async: bool
+) -> None:
+    registered()
+    seen: list[Any] = []
+
+    def already_done(number: int) -> bool:
+        seen.append((number, classes.request_id.get()))
+        return number == 1
+
+    async def already_done_async(number: int) -> bool:
+        return already_done(number)
+
+    async def func(number: int) -> None:
+        seen.append("ran")
+
+    middleware(name)
+    check: Any = already_done_async if is_async else already_done
+    task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", already_done=check)
+    registry._tasks[task.name] = task
+    for number in (1, 2):
+        outcome = run_claim(claim_of(task.name, number, attempts=SUSPECT, context=CONTEXT))
+        assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
+    assert seen == [(1, "7f3a"), (2, "7f3a"), "ran"]
 
 
 def test_a_middleware_may_run_the_task_not_at_all_and_change_its_result(middleware: Middleware, run_task: Run) -> None:
