@@ -375,8 +375,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done runs in the event loop",
         EXECUTION,
-        "check if is_async(check) else sync_to_async(check), job",
-        "check, job",
+        "return await sync_to_async(_call, thread_sensitive=True)(func, job)",
+        "return _call(func, job)",
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",
