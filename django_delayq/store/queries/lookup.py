@@ -22,7 +22,7 @@ class Lookup:
     """API of one shard that reads jobs."""
 
     def __init__(self, shard: Shard) -> None:
-        self._shard = shard
+        self.shard = shard
         self._due_first_us = shard.config.dispatcher.due_first_us
 
     def find(
@@ -33,8 +33,8 @@ class Lookup:
         With `with_lease`, also the lease's end of a claimed job; then it takes two. No body is cut.
         """
         for _ in range(3):
-            keys = self._shard.keys
-            reply = self._shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
+            keys = self.shard.keys
+            reply = self.shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
             again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
             head = try_decode_head(reply[2]) if again else None
             if head is None:
@@ -42,9 +42,14 @@ class Lookup:
             queue, member = head.queue, head.member(raw_id)
         return self._row(raw_id, *reply)
 
+    def ended(self, raw_ids: Sequence[bytes]) -> set[bytes]:
+        """Return which of these jobs have ended, are dead, or never existed. One round trip, O(1) a job."""
+        replies = self.shard.execute_all([["HEXISTS", self.shard.keys("jobs"), raw_id] for raw_id in raw_ids])
+        return {raw_id for raw_id, exists in zip(raw_ids, replies, strict=True) if not exists}
+
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a unique key, or None. O(1)."""
-        member = self._shard.execute("HGET", self._shard.keys("unique_keys"), digest)
+        member = self.shard.execute("HGET", self.shard.keys("unique_keys"), digest)
         return member[:12] if member else None
 
     def page(
@@ -65,7 +70,7 @@ class Lookup:
         `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are read, for up to
         0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
         """
-        keys = self._shard.keys
+        keys = self.shard.keys
         if state in _PLACES:
             places, found_in = [keys(_PLACES[state])], [""]
         else:
@@ -76,14 +81,14 @@ class Lookup:
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
         rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
-        reply = self._shard.run(
+        reply = self.shard.run(
             _PAGE,
             [str(score), member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
             more_keys=places,
         )
         return parse_page(
             reply,
-            shard=self._shard.index,
+            shard=self.shard.index,
             state=state,
             due_first_us=self._due_first_us,
             found_in=found_in,
@@ -123,7 +128,7 @@ class Lookup:
         member = raw_id + (b"" if state is State.DEAD else body[1:3])
         return read_row(
             [member, 1, score, stored, len(body), attempts, *claim],
-            shard=self._shard.index,
+            shard=self.shard.index,
             state=state,
             due_first_us=self._due_first_us,
             found_in=[""],
