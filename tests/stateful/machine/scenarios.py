@@ -69,10 +69,12 @@ class Scenarios(Rules):
         worker = self.fresh_worker()
         if not self.claimed(worker):
             return
+        worker.heartbeat(worker.held, progress=0.5)
         self.advance_to_lease_end()
         self.dispatchers[0].step()
         for claim in worker.held:
             self.change("stop", claim.raw_id, grace_us=1)
+            self.check()
         self.dispatchers[0].apply_judged()
         self.check()
         self.dispatchers[0].step()
