@@ -13,10 +13,11 @@ from time import monotonic, time_ns
 from typing import Any
 
 from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import JobCrashed
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.result import pack_cancelled
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
-from django_delayq.logs import logger
+from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.processes.service import Runnable
@@ -209,19 +210,23 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
         item.worker,
         attempt,
         decision.action,
+        extra=job_fields(item.id, item.job, attempt),
     )
     sender = registry.find(item.job.task) if item.job and decision.action is not Action.RETRY else None
+    error: Exception | None = None
     if decision.action is Action.DEAD_LETTER:
-        announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
+        error = (type(item.fault) if item.fault else JobCrashed)(outcome.error)
+        facts = {"job_id": item.id, "job": item.job, "attempt": attempt}
+        announce(job_dead_lettered, sender, error=error, **facts, reason=outcome.error)
     if item.job and sender is not None:
-        stored = reclaim.result if reclaim.stops else None
-        sender.on_finished(item.job, attempts=reclaim.attempts, stored=stored)
+        sender.on_finished(item.job, attempts=reclaim.attempts, stored=reclaim.result or None, error=error)
 
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
     kind = OutcomeKind.LEASE_EXPIRED if item.job is not None else kind_of_fault(item.fault)
-    if kind is OutcomeKind.NEWER:
-        # The lapse counts, or a job that kills its worker never ends. Only a newer process knows its policy.
+    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):
+        # The lapse counts, or a job that kills its worker never ends. Only a newer process, or one with the key, knows
+        # its policy.
         kind, policy = OutcomeKind.LEASE_EXPIRED, RetryPolicy(max_attempts=MAX_ATTEMPTS)
     else:
         policy = item.job.retry if item.job is not None else RetryPolicy()

@@ -75,6 +75,10 @@ class BadSignature(BadBody):
     """The stored body of a job has no valid signature of this project for this job."""
 
 
+class UnknownEncryptionKey(BadBody):
+    """The stored body of a job is encrypted with a key that this process does not have; another may have it."""
+
+
 class NewerBody(BadBody):
     """The job was stored by a newer version of django_delayq."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_delayq.logs import logger
+from django_delayq.logs import escape, job_fields, logger
 
 #: Longest text of one argument in a log line, and longest line, in characters.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
@@ -43,12 +43,13 @@ def has_listener(signal: Signal, level: int) -> bool:
     return bool(signal.receivers) or logger.isEnabledFor(level)
 
 
-def announce(signal: Signal, sender: Any, **facts: Any) -> None:
+def announce(signal: Signal, sender: Any, *, error: BaseException | None = None, **facts: Any) -> None:
     """Log the sentence of a signal and send the signal; exceptions of receivers are logged.
 
-    The sentences are not receivers: finding those would cost each job 9 µs.
+    `error` goes into the record as its `exc_info`, not to receivers. The sentences are not receivers: finding those
+    would cost each job 9 µs.
     """
-    _SENTENCES[signal](**facts)
+    _SENTENCES[signal](error=error, **facts)
     send(signal, sender, **facts)
 
 
@@ -89,40 +90,51 @@ def _in_loop() -> bool:
 
 def _log_enqueued(job: Any, **_: Any) -> None:
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Job %s of %r enqueued in %r", job.id, job.task, job.queue)
+        logger.debug("Job %s of %r enqueued in %r", job.id, job.task, job.queue, extra=job_fields(job.id, job))
 
 
 def _log_started(job: Any, attempt: int, **_: Any) -> None:
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Job %s of %r in %r started, attempt %d", job.id, job.task, job.queue, attempt)
+        text, fields = "Job %s of %r in %r started, attempt %d", job_fields(job.id, job, attempt)
+        logger.debug(text, job.id, job.task, job.queue, attempt, extra=fields)
 
 
-def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any) -> None:
+def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, error: Any, **_: Any) -> None:
     if outcome.kind == "succeeded":
         if logger.isEnabledFor(logging.INFO):
-            seconds = outcome.run_us / 1_000_000
-            logger.info("Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt)
+            seconds, text = outcome.run_us / 1_000_000, "Job %s of %r in %r done in %.3f s, attempt %d"
+            fields = job_fields(job_id, job, attempt)
+            logger.info(text, job_id, job.task, job.queue, seconds, attempt, extra=fields)
     elif decision.action == "retry":
         task, queue = (job.task, job.queue) if job else (None, None)
         seconds, reason = decision.delay_us / 1_000_000, last_line(outcome.error)
+        fields = job_fields(job_id, job, attempt)
         if outcome.kind == "snoozed":
             text = "Job %s of %r in %r snoozed in attempt %d; again in %.1f s: %s"
-            logger.info(text, job_id, task, queue, attempt, seconds, reason)
+            logger.info(text, job_id, task, queue, attempt, seconds, reason, extra=fields)
             return
-        text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
-        logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
+        if not decision.counted and outcome.kind != "interrupted" and seconds > 1:
+            # It waits for a worker that can run it. The first wait, of a second, was a warning.
+            text = "Job %s of %r in %r still waits (%s), next in %.1f s"
+            logger.debug(text, job_id, task, queue, outcome.kind, seconds, extra=fields)
+            return
+        text, arguments = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s", (job_id, task, queue, outcome.kind)
+        logger.warning(text, *arguments, attempt, seconds, reason, exc_info=error, extra=fields)
     elif decision.action == "cancel":
         task, queue = (job.task, job.queue) if job else (None, None)
-        logger.info("Job %s of %r in %r stopped, attempt %d; it ends as cancelled", job_id, task, queue, attempt)
+        text, fields = "Job %s of %r in %r stopped, attempt %d; it ends as cancelled", job_fields(job_id, job, attempt)
+        logger.info(text, job_id, task, queue, attempt, extra=fields)
 
 
-def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
+def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, error: Any, **_: Any) -> None:
     task, queue = (job.task, job.queue) if job else ("?", "?")
-    logger.error("Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason))
+    text, fields = "Job %s of %r in %r is dead after attempt %d: %s", job_fields(job_id, job, attempt)
+    logger.error(text, job_id, task, queue, attempt, last_line(reason), exc_info=error, extra=fields)
 
 
 def _log_expired(job_id: str, job: Any, **_: Any) -> None:
-    logger.warning("Job %s of %r in %r expired before it could begin", job_id, job.task, job.queue)
+    text, fields = "Job %s of %r in %r expired before it could begin", job_fields(job_id, job)
+    logger.warning(text, job_id, job.task, job.queue, extra=fields)
 
 
 def last_line(text: str) -> str:
@@ -132,16 +144,19 @@ def last_line(text: str) -> str:
 
 
 def keep_to_one_line(record: logging.LogRecord) -> bool:
-    """Escape the control characters of a record's message and shorten it; a filter of the package's logger.
+    """Escape the control characters of a record's message and traceback, and shorten the message.
 
-    Names of tasks, queues and workers come from Redis, texts of errors from servers and users. None of them may begin a
-    new line or move a terminal's cursor.
+    A filter of the package's logger. Names of tasks, queues and workers come from Redis, texts of errors from servers
+    and users. None of them may begin a new line or move a terminal's cursor, whatever the project's formatter.
     """
     if isinstance(record.args, tuple):
         record.args = tuple(_shorten(argument) for argument in record.args)
     message = record.getMessage()
     if not message.isprintable() or len(message) > _LONGEST_LINE:
-        record.msg, record.args = _escape(message)[:_LONGEST_LINE], None
+        record.msg, record.args = escape(message)[:_LONGEST_LINE], None
+    if record.exc_info:
+        # A formatter of the standard library takes this text and makes none of its own.
+        record.exc_text = _TRACEBACKS.formatException(record.exc_info)
     return True
 
 
@@ -149,19 +164,21 @@ class LogFormatter(logging.Formatter):
     """Format as usual, but indent tracebacks, so that none of their lines looks like a record."""
 
     def formatException(self, ei: Any) -> str:
-        """Return the traceback with each line indented and its control characters escaped."""
-        return "\n".join(f"    {_escape(line)}" for line in super().formatException(ei).split("\n"))
+        """Return the traceback with each line indented, shortened, and its control characters escaped."""
+        try:
+            text = super().formatException(ei)
+        except BaseException as error:
+            # The __str__() of the exception, or its metaclass, is code of the project.
+            text = f"(the traceback cannot be printed: {type(error).__name__})"
+        return "\n".join(f"    {escape(line[:_LONGEST_LINE])[:_LONGEST_LINE]}" for line in text.split("\n"))
+
+
+_TRACEBACKS = LogFormatter()
 
 
 def _shorten(argument: Any) -> Any:
     text = str(argument) if isinstance(argument, str | Exception) else ""
     return text[:_LONGEST_ARGUMENT] + "…" if len(text) > _LONGEST_ARGUMENT else argument
-
-
-def _escape(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 logger.logger.addFilter(keep_to_one_line)

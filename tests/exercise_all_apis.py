@@ -42,6 +42,9 @@ def exercise_all_apis(apis: ShardApis) -> None:
     _expire_through_dispatcher(apis, worker)
     _stop(apis)
 
+    one = worker.api.claim_one(apis.add(queue="single", delay=HOUR), worker_name="host/1")
+    assert one
+    assert not worker.settle(one, Action.ACKNOWLEDGE).lost
     raw_id = apis.add("argument", queue="moving", delay=HOUR)
     assert apis.operations.reschedule(raw_id, delay_us=2 * HOUR)
     assert apis.operations.move(raw_id, "moved")

@@ -1,7 +1,9 @@
 """Inspection: a `Lookup` that also counts jobs and finds dead letters, as tests compare them."""
 
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.job.job import State
@@ -45,3 +47,24 @@ class Inspection(Lookup):
 def inspection(shard: int = 0) -> Inspection:
     """Return what tests read of a shard of this process's store."""
     return Inspection(get_store()._producer_shards[shard])
+
+
+def everything(client: Redis) -> bytes:
+    """Return all bytes of all keys and values. Not of DUMP, which compresses."""
+    found: list[Any] = []
+    for name in client.keys("*"):
+        found.append(name)
+        match kind := client.type(name).decode():
+            case "string":
+                found.append(client.get(name))
+            case "hash":
+                found += [part for pair in client.hgetall(name).items() for part in pair]
+            case "list":
+                found += client.lrange(name, 0, -1)
+            case "zset":
+                found += client.zrange(name, 0, -1)
+            case "set":
+                found += client.smembers(name)
+            case _:
+                raise AssertionError(f"{name!r} is a {kind}")
+    return b"\n".join(found)

@@ -51,6 +51,7 @@ class ShardApis:
             index=self.shard.index,
             config=self.config,
             signer=self.store.signer,
+            cipher=self.store.cipher,
             connection_cache=cache(self.client),
             connections=self.store._connections,
             clock=self.clock,

@@ -23,6 +23,7 @@ _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.UNKNOWN_TASK: _("task not known"),
     OutcomeKind.ARGUMENTS_MISMATCH: _("arguments do not fit"),
     OutcomeKind.NEWER: _("stored by a newer version"),
+    OutcomeKind.UNKNOWN_KEY: _("encrypted with an unknown key"),
     OutcomeKind.UNREADABLE: _("could not be read"),
     OutcomeKind.BAD_SIGNATURE: _("signature invalid"),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: _("result not serializable"),

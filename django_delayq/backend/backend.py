@@ -79,8 +79,8 @@ class DelayQBackend(BaseTaskBackend):
             raise InvalidTask(f"queue_name must be text of 1 to {MAX_NAME} bytes, got {queue!r:.80}.")
         if (given_options := getattr(task, "delayq", None)) is not None:
             try:
-                TaskOptions.read(given_options, of="delayq")
-            except (DelayQError, ValueError) as error:
+                DjangoTask.of(task, TaskOptions.read(given_options, of="delayq"))
+            except (DelayQError, ValueError, TypeError) as error:
                 raise InvalidTask(str(error)) from error
         try:
             register_django_task(task)
@@ -181,11 +181,14 @@ class DelayQBackend(BaseTaskBackend):
             )
             return
         for path, options in tasks.items():
+            task = registry.find(path) if isinstance(path, str) else None
             try:
-                TaskOptions.read(options, of=f"{of}['TASKS'][{path!r:.200}]")
-            except (DelayQError, ValueError) as error:
+                read = TaskOptions.read(options, of=f"{of}['TASKS'][{path!r:.200}]")
+                if isinstance(task, DjangoTask):
+                    DjangoTask.of(task.source, read)
+            except (DelayQError, ValueError, TypeError) as error:
                 yield Error(f"{error}.", id="delayq.E013")
-            if not isinstance(path, str) or not isinstance(registry.find(path), DjangoTask):
+            if not isinstance(task, DjangoTask):
                 yield Warning(
                     f"{of}['TASKS'] names {path!r:.200}{did_you_mean(path, registry.names())}, which is no @task that "
                     f"this process knows.",

@@ -7,7 +7,6 @@ retry policy allows one.
 
 import multiprocessing
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from inspect import Signature
@@ -29,7 +28,6 @@ from django_delayq.backend.task_options import NO_OPTIONS, TaskOptions
 from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.settings import MAX_PAYLOAD, get_config, sharing_alias
-from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.codec import check_depth
@@ -39,7 +37,7 @@ from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import expiry_times
+from django_delayq.task.options import check_key_function, expiry_times
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -56,14 +54,15 @@ class DjangoTask(Task[P, R]):
     run_after_us: int | None = None
     #: Alias in TASKS whose store gets its jobs; None: the store of DELAYQ.
     alias: str | None = None
-    #: Returns the unique key of a job from its arguments. Without it, `key` is the unique key of every job.
-    key_of: Callable[..., str | None] | None = None
 
     @classmethod
     def of(cls, source: Any, options: TaskOptions = NO_OPTIONS, *, on_commit: bool = False) -> "DjangoTask[P, R]":
-        """Return the task of Django's object, which its backend must have validated."""
+        """Return the task of Django's object, which its backend must have validated.
+
+        Raises TypeError and ValueError for a key function that does not fit the task.
+        """
         timeout, hard_timeout = options.timeout, options.hard_timeout
-        return cls(
+        task = cls(
             source=source,
             func=source.func,
             name=source.module_path,
@@ -84,6 +83,9 @@ class DjangoTask(Task[P, R]):
             timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
         )
+        if task.key_of is not None:
+            check_key_function(task.key_of, task.signature, name=f"{task.name}['key']")
+        return task
 
     def make_job(self, args: Any, kwargs: Any) -> JobHandle:
         """Make a job without sending it. Unlike `job()`, it allows keyword arguments of any name.
@@ -135,15 +137,22 @@ class DjangoTask(Task[P, R]):
         # Copies, because the function may change its arguments, and `on_finished()` needs the original ones.
         return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
+    def on_finished(
+        self, job: Job, *, attempts: AttemptHistory, stored: bytes | None, error: BaseException | None
+    ) -> None:
         """Send `task_finished`; `stored` is the stored result, or None for a dead letter."""
         if stored is None:
             failed = failed_result(self.source, job, attempts=attempts)
+            error = error or JobFailed(attempts.last_error)
             try:
-                raise JobFailed(attempts.last_error)
-            except JobFailed:
-                # In this handler, because Django's receiver logs the exception that is being handled.
+                raise error
+            except type(error):
+                # In this handler, because Django's receiver logs the exception that is being handled. Our own record
+                # has the same one, so a tracker of errors drops the second event.
                 send(task_finished, _sender(job), task_result=failed)
+            finally:
+                # This frame is in its traceback now: a circle would keep the variables of the task in memory.
+                del error
         elif result := Result.unpack(stored):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)
@@ -152,9 +161,7 @@ class DjangoTask(Task[P, R]):
         args, kwargs = normalize_json(args), normalize_json(kwargs or {})
         check_depth([args, kwargs], left=MAX_DEPTH + 2)
         config = get_config(self.alias or sharing_alias())
-        key = self.key_of(*args, **kwargs) if self.key_of else self.key
-        if key is not None:
-            check_name(key, name=f"the key of {self.name}")
+        key = self._key(args, kwargs)
         due_us = self.due_us if self.run_after_us is None else self.run_after_us
         return self._handle(
             config,

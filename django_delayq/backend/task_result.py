@@ -31,6 +31,7 @@ _ERROR_CLASSES = {
     OutcomeKind.NEWER: "NewerBody",
     OutcomeKind.UNREADABLE: "BadBody",
     OutcomeKind.BAD_SIGNATURE: "BadSignature",
+    OutcomeKind.UNKNOWN_KEY: "UnknownEncryptionKey",
     OutcomeKind.EXPIRED: "JobExpired",
 }
 #: The error of a job that never ran.

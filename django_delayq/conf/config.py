@@ -231,6 +231,21 @@ class Config:
         "`SECRET_KEY_FALLBACKS` everywhere, then swap the two. Remove the old one when no job that it signed waits. "
         "Due time, attempts and place are not covered.",
     )
+    encrypt: bool = setting(
+        False,
+        validators.encryption,
+        "Encrypt arguments, options, errors and results in Redis, with keys derived from `SECRET_KEY`. Queue, task, "
+        "priority and times stay readable. Needs the extra `encrypt`, and the keys in every process that enqueues, "
+        "runs, promotes or shows jobs. Jobs enqueued before you switch it on still run. See "
+        "[Encryption](encryption.md), also for how to rotate the key.",
+    )
+    encryption_keys: tuple[str, ...] = setting(
+        (),
+        validators.secrets,
+        "Secrets for `ENCRYPT` instead of `SECRET_KEY` and `SECRET_KEY_FALLBACKS`: the first one encrypts, each of "
+        "them decrypts.",
+        secret=True,
+    )
     tasks: TaskConfig = TaskConfig()
     dispatcher: DispatcherConfig = DispatcherConfig()
     worker: WorkerConfig = WorkerConfig()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 
 from django_delayq.clock import DAY_US, SECOND_US, duration_us
@@ -15,14 +16,19 @@ from django_delayq.job.retry import RetryPolicy
 
 #: Longest queue name or key, in bytes of UTF-8.
 MAX_NAME = 200
+#: Fewest characters of a secret of the project's own.
+_SHORTEST_SECRET = 32
 
 
-def setting(default: Any, validate: Callable[[str, Any], Any], help: str, *, option: bool = False) -> Any:
+def setting(
+    default: Any, validate: Callable[[str, Any], Any], help: str, *, option: bool = False, secret: bool = False
+) -> Any:
     """Return a dataclass field that a setting of the same name fills: `LEASE` fills `lease_us`.
 
     `help` is Markdown for docs/settings.md. With `option`, a command-line option of that name replaces the setting.
+    The `repr()` of Config leaves out what is `secret`.
     """
-    return field(default=default, metadata={"validate": validate, "help": help, "option": option})
+    return field(default=default, repr=not secret, metadata={"validate": validate, "help": help, "option": option})
 
 
 def settings_of(part: type[Any]) -> dict[str, Field[Any]]:
@@ -117,6 +123,13 @@ def _check_queue(name: Any, options: Any) -> bool:
     return True
 
 
+def encryption(name: str, value: Any) -> bool:
+    """Return the value of ENCRYPT. Raises ValueError if it is on and the package that encrypts is missing."""
+    if boolean(name, value) and find_spec("cryptography") is None:
+        raise ValueError(f"{name} needs the package cryptography: pip install 'django-delayq[encrypt]'")
+    return bool(value)
+
+
 boolean = Validator("True or False", lambda value: isinstance(value, bool))
 retry = Validator("a django_delayq.RetryPolicy", lambda value: isinstance(value, RetryPolicy))
 prefix = Validator(
@@ -127,6 +140,14 @@ prefix = Validator(
 modules = Validator(
     "a list of dotted module paths",
     lambda value: isinstance(value, list | tuple) and all(isinstance(path, str) for path in value),
+    tuple,
+)
+secrets = Validator(
+    f"a list of texts of at least {_SHORTEST_SECRET} characters",
+    lambda value: (
+        isinstance(value, list | tuple)
+        and all(isinstance(each, str) and len(each) >= _SHORTEST_SECRET for each in value)
+    ),
     tuple,
 )
 classes = Validator(

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -11,8 +11,9 @@ from typing import Any
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import DelayValueError
+from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
-from django_delayq.store.batch import BatchJob, Effect, Spread
+from django_delayq.store.batch import MAX_BATCH, BatchJob, Effect, Spread
 from django_delayq.store.operations import Operations
 from django_delayq.store.queries.job_filter import JobFilter, Match
 from django_delayq.store.queries.job_pages import JobPage, JobRow
@@ -48,6 +49,8 @@ class Jobs:
     backend: str | None
     states: Sequence[State]
     filter: JobFilter
+    #: Ids of the jobs and their shards; None for all jobs.
+    ids: Sequence[tuple[bytes, int]] | None = None
 
     def __iter__(self) -> Iterator[JobHandle]:
         """Iterate over handles, queue by queue in the order of their places. One round trip for up to 250 jobs."""
@@ -61,6 +64,8 @@ class Jobs:
 
     def count(self) -> int:
         """Return how many jobs match now. O(log n) a queue for a filter by queue alone, else all are read."""
+        if self.ids is not None:
+            return sum(len(batch.rows) for _, batch in self._named(self.states))
         return sum(self._count(state, shard) for state in self.states for shard in self._shards())
 
     def cancel(self, *, progress: Progress | None = None) -> int:
@@ -118,7 +123,9 @@ class Jobs:
         counts = [0] * self._store.config.shards
         if length_us:
             counts = [self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()]
-        text = repr((self.filter.queue, self.filter.task, self.filter.error, length_us))
+            if self.ids is not None:
+                counts = [sum(place == shard for _, place in self.ids) for shard in self._shards()]
+        text = repr((self.filter.queue, self.filter.task, self.filter.error, self.ids, length_us))
         name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
@@ -179,6 +186,9 @@ class Jobs:
         self, states: Sequence[State], *more: Match, before: bool = False, to_us: int | None = None
     ) -> Iterator[tuple[int, JobPage]]:
         """Yield the matching rows in batches, each with its shard."""
+        if self.ids is not None:
+            yield from self._named(states, *more)
+            return
         for state in states:
             for shard in self._shards():
                 options = self._options(state, shard, *more)
@@ -188,6 +198,16 @@ class Jobs:
                     options["to_us"] = to_us
                 for batch in self._store.lookup(shard).batches(state, before=before, **options):
                     yield shard, batch
+
+    def _named(self, states: Sequence[State], *more: Match) -> Iterator[tuple[int, JobPage]]:
+        """Yield those of the jobs named by their ids that match, in batches of one shard."""
+        match = self.filter.match(*more)
+        for shard in self._shards():
+            mine = [raw_id for raw_id, place in self.ids or () if place == shard]
+            for at in range(0, len(mine), MAX_BATCH):
+                found = [self._store.lookup(shard).find(raw_id) for raw_id in mine[at : at + MAX_BATCH]]
+                rows = [row for row in found if row.state in states and (match is None or match(row))]
+                yield shard, JobPage(rank=0, total=len(mine), rows=rows, scanned=len(found), end=None)
 
     def _options(self, state: State, shard: int, *more: Match) -> dict[str, Any] | None:
         """Return the options with which a place is read; None if it has no matching job."""
@@ -224,13 +244,15 @@ def jobs(
     task: Any = None,
     error: Any = None,
     due_before: datetime | timedelta | float | None = None,
+    ids: Iterable[str] | None = None,
     backend: str | None = None,
 ) -> Jobs:
     """Return the jobs that match all arguments; nothing is read yet.
 
     `state`: scheduled, ready, running or failed, or several; by default all. `task`: a task, its name, or the last
     parts of its name. `error`: the class of the last attempt's exception, or its name in the same ways. `due_before`:
-    an aware datetime, or seconds or a timedelta from now; failed jobs are not due. `backend`: an alias in TASKS.
+    an aware datetime, or seconds or a timedelta from now; failed jobs are not due. `ids`: only jobs with these ids.
+    `backend`: an alias in TASKS.
     """
     names = [state] if isinstance(state, str) else state
     for name in names or ():
@@ -242,6 +264,7 @@ def jobs(
         backend=backend,
         states=list(dict.fromkeys(STATES[name] for name in names)) if names is not None else _ALL,
         filter=JobFilter(queue=_text(queue, "queue"), task=_name(task, "task"), error=_name(error, "error")),
+        ids=None if ids is None else _ids(ids),
     )
     if due_before is not None:
         due_us = until_us(due_before, store, name="due_before")
@@ -254,6 +277,19 @@ def until_us(value: Any, store: Store, *, name: str) -> int:
     if isinstance(value, datetime):
         return moment_us(value, name=name)
     return min(store.dashboard(0).snapshot().now_us + duration_us(value, name=name), LATEST_US)
+
+
+def _ids(texts: Iterable[str]) -> list[tuple[bytes, int]]:
+    """Read ids of jobs, each once. Raises ValueError for a text that is none."""
+    if isinstance(texts, str):
+        raise TypeError("ids must be a list of the ids of jobs, got a single text")
+    found: dict[tuple[bytes, int], None] = {}
+    for text in texts:
+        place = from_text(text)
+        if place is None:
+            raise ValueError(f"{text!r:.80} is not the id of a job; copy it from handle.id, the admin or delayq_jobs")
+        found[place] = None
+    return list(found)
 
 
 def _batch(rows: Sequence[JobRow]) -> list[BatchJob]:

@@ -1,8 +1,9 @@
 """Codec: encode a Job into the body that `jobs` stores, and decode it.
 
 A body is a head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options].
-Both leave out values that equal their default. The JSON has ASCII escapes, so that lone surrogates and NUL survive. A
-signed body has the top bit of its format set, and a signature after the JSON (see signing.py).
+Both leave out values that equal their default. The JSON has ASCII escapes, so that lone surrogates and NUL survive. In
+format 2 the JSON is encrypted. A signed body has the top bit of its format set, and a signature after the JSON. See
+`security/` for both.
 """
 
 import json
@@ -11,7 +12,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge
+from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge, UnknownEncryptionKey
 from django_delayq.job.job import (
     DEFAULT_QUEUE,
     DELAYED_TASK,
@@ -24,9 +25,10 @@ from django_delayq.job.job import (
     Job,
 )
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.value import has_type
 
-FORMAT = 1
+FORMAT, ENCRYPTED_FORMAT = 1, 2
 #: Bit of the format byte of a signed body, and bytes of a signature. Not a flag: members do not change with it.
 SIGNED, SIGNATURE = 0x80, 32
 #: Longest head that is cached, in bytes.
@@ -108,16 +110,56 @@ def _head(front: bytes, end: int) -> Head:
     )
 
 
-def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
-    """Return the job of a body. Raises `BadBody`, or `NewerBody` if a later release stored it."""
+def encrypt(body: bytes, *, raw_id: bytes, cipher: Cipher) -> bytes:
+    """Return an unsigned plain body with its arguments and options encrypted; as it is if encryption is off."""
+    if not cipher.on:
+        return body
+    start, place = _payload(body)
+    return b"".join((bytes((ENCRYPTED_FORMAT,)), body[1:start], cipher.seal(raw_id, place, body[start:])))
+
+
+def decrypt(body: bytes, *, raw_id: bytes, cipher: Cipher) -> bytes:
+    """Return the unsigned plain body of an unsigned one whose head can be read; one that is plain, as it is.
+
+    Raises `UnknownEncryptionKey` and `BadBody`.
+    """
+    if body[0] != ENCRYPTED_FORMAT:
+        return body
+    start, place = _payload(body)
+    return b"".join((bytes((FORMAT,)), body[1:start], cipher.open(raw_id, place, body[start:])))
+
+
+def _payload(body: bytes) -> tuple[int, bytes]:
+    """Return where the payload begins, and what the tag covers of it."""
+    end = 4 + body[3]
+    start = end + 2 + int.from_bytes(body[end : end + 2])
+    return start, _place(body[end + 2 : start])
+
+
+def _place(task: bytes) -> bytes:
+    """Return what the tag of an encrypted body covers: not queue, priority and flags, which may change."""
+    return b"body " + task
+
+
+def decode(body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | None = None) -> Job:
+    """Return the job of a body.
+
+    Raises `BadBody`, `NewerBody` if a later release stored it, or `UnknownEncryptionKey`.
+    """
     if body is None:
         raise BadBody("the stored body is missing")
     head = decode_head(body)
     if is_newer(body):
         number = body[0] & ~SIGNED
-        raise NewerBody(f"the job was stored in format {number}, this process reads up to {FORMAT}; update it")
+        raise NewerBody(
+            f"the job was stored in format {number}, this process reads up to {ENCRYPTED_FORMAT}; update it"
+        )
+    text = body[head.size : -SIGNATURE] if body[0] & SIGNED else body[head.size :]
+    if body[0] & ~SIGNED == ENCRYPTED_FORMAT:
+        if cipher is None:
+            raise UnknownEncryptionKey("the job is encrypted, and its reader has no keys")
+        text = cipher.open(raw_id, _place(head.task.encode("utf-8", "surrogatepass")), text)
     try:
-        text = body[head.size : -SIGNATURE] if body[0] & SIGNED else body[head.size :]
         # Not json.loads(), which detects the encoding first.
         decoded = text.decode("utf-8", "surrogatepass")
         payload, end = _decode(decoded)
@@ -167,10 +209,12 @@ def try_decode_head(body: bytes | None) -> Head | None:
         return None
 
 
-def try_decode(body: bytes | None, *, raw_id: bytes, shard: int) -> tuple[Job | None, BadBody | None]:
+def try_decode(
+    body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | None = None
+) -> tuple[Job | None, BadBody | None]:
     """Return the job of a body and None, or None and the error that `decode` raises."""
     try:
-        return decode(body, raw_id=raw_id, shard=shard), None
+        return decode(body, raw_id=raw_id, shard=shard, cipher=cipher), None
     except BadBody as error:
         return None, error
 
@@ -188,7 +232,7 @@ def check_depth(value: Any, *, left: int = MAX_DEPTH) -> None:
 
 def is_newer(body: bytes) -> bool:
     """Whether a later release stored a body."""
-    return bool(body) and body[0] & ~SIGNED > FORMAT
+    return bool(body) and body[0] & ~SIGNED > ENCRYPTED_FORMAT
 
 
 def unsigned(body: bytes) -> bytes:

@@ -3,11 +3,11 @@
 All rules for retries and dead letters are here. They are pure and return delays, never times: Redis adds its own now.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US, SECOND_US
-from django_delayq.exceptions import BadSignature, NewerBody
+from django_delayq.exceptions import BadSignature, NewerBody, UnknownEncryptionKey
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.value import fast_dataclass
 
@@ -34,6 +34,7 @@ class OutcomeKind(StrEnum):
     UNKNOWN_TASK = "unknown task"
     ARGUMENTS_MISMATCH = "arguments do not fit"
     NEWER = "newer version"
+    UNKNOWN_KEY = "unknown encryption key"
     UNREADABLE = "unreadable"
     BAD_SIGNATURE = "bad signature"
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
@@ -46,6 +47,8 @@ def kind_of_fault(fault: Exception | None) -> OutcomeKind:
     """Return the kind of outcome if a body could not be read."""
     if isinstance(fault, NewerBody):
         return OutcomeKind.NEWER
+    if isinstance(fault, UnknownEncryptionKey):
+        return OutcomeKind.UNKNOWN_KEY
     return OutcomeKind.BAD_SIGNATURE if isinstance(fault, BadSignature) else OutcomeKind.UNREADABLE
 
 
@@ -69,6 +72,8 @@ class Outcome:
     lineage: tuple[str, ...] = ()
     #: JSON of what the task returned, if the job keeps its result.
     result: str | None = None
+    #: What the task raised, for the log; None if it raised nothing, or in another process.
+    raised: BaseException | None = field(default=None, repr=False, compare=False)
 
 
 UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)
@@ -112,7 +117,9 @@ _FINAL = frozenset(
     {OutcomeKind.REJECTED, OutcomeKind.UNREADABLE, OutcomeKind.BAD_SIGNATURE, OutcomeKind.RESULT_NOT_SERIALIZABLE}
 )
 #: Outcomes that another worker, or the next deploy, may change: nothing ran.
-WAITS_FOR_CODE = frozenset({OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH, OutcomeKind.NEWER})
+WAITS_FOR_CODE = frozenset(
+    {OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH, OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY}
+)
 _ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)

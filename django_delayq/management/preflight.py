@@ -26,7 +26,7 @@ def judge_jobs(shard: Shard) -> Iterator[tuple[str, Reason | None]]:
 def _reason(shard: Shard, raw_id: bytes, body: bytes) -> Reason | None:
     try:
         shard.signer.verify(raw_id, body)
-        job = decode(body, raw_id=raw_id, shard=shard.index)
+        job = decode(body, raw_id=raw_id, shard=shard.index, cipher=shard.cipher)
     except BadBody as error:
         head = try_decode_head(body)
         return kind_of_fault(error), head.task if head else ""

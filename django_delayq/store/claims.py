@@ -11,10 +11,11 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode
+from django_delayq.job.codec import decode, try_decode_head
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
+from django_delayq.job.security.encryption import PROGRESS, RESULT
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -23,7 +24,7 @@ from django_delayq.store.keys import encode_queue
 from django_delayq.store.shard import Shard
 
 _SETTLE_AND_CLAIM = Script("settle_and_claim")
-_HEARTBEAT = Script("heartbeat")
+_HEARTBEAT, _CLAIM_ONE = Script("heartbeat"), Script("claim_one")
 #: Bytes of a lease: member 14, worker id 8, exchange number 8.
 _LEASE = 30
 #: Most leases in one heartbeat.
@@ -117,7 +118,7 @@ class Claims:
 
     def __init__(self, shard: Shard, *, worker_id: bytes | None = None) -> None:
         self._shard = shard
-        self._signer = shard.signer
+        self._signer, self._cipher = shard.signer, shard.cipher
         self._due_first_us = shard.config.dispatcher.due_first_us
         self._lease_us = shard.config.worker.lease_us
         #: 8 random bytes; replaced after a stale exchange.
@@ -149,15 +150,16 @@ class Claims:
             claim, decision = settlement.claim, settlement.decision
             match decision.action:
                 case Action.ACKNOWLEDGE | Action.CANCEL if settlement.result:
-                    kept += [claim.lease, settlement.result, settlement.ttl_ms]
+                    result = self._cipher.seal(claim.raw_id, RESULT, settlement.result)
+                    kept += [claim.lease, result, settlement.ttl_ms]
                 case Action.ACKNOWLEDGE | Action.CANCEL:
                     acknowledged.append(claim.lease)
                 case Action.DEAD_LETTER:
-                    dead += [claim.lease, settlement.attempts.pack()]
+                    dead += [claim.lease, self._attempts(settlement)]
                 case Action.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     rank = claim.rank if decision.keeps_rank else b""
-                    retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack(), rank]
+                    retries += [claim.lease, number, decision.delay_us, self._attempts(settlement), rank]
                 case Action.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
@@ -221,6 +223,31 @@ class Claims:
             claims=claims,
         )
 
+    @sensitive_variables()
+    def claim_one(self, raw_id: bytes, *, worker_name: str) -> Claim | None:
+        """Claim one waiting job, whenever it is due, also of a paused queue. None: it does not wait. O(log n).
+
+        Not safe to repeat: without a reply it may be claimed, and nobody else can claim it until the lease ends.
+        """
+        keys = self._shard.keys
+        for _ in range(2):
+            head = try_decode_head(self._shard.execute("HGET", keys("jobs"), raw_id))
+            if head is None:
+                break
+            self._number += 1
+            exchange = ExchangeRequest(
+                worker_id=self.worker_id, number=self._number, want=1, queues=(head.queue,), args=[], keys=[]
+            )
+            exchange.sent_at, member = lease_time(), head.member(raw_id)
+            args: list[Part] = [self.worker_id, self._number, member, self._lease_us, self._due_first_us // 1_000]
+            word, *claimed = self._shard.run(_CLAIM_ONE, [*args, worker_name], **keys.named(head.queue))
+            if word == b"CLAIMED":
+                now_us, *row = claimed
+                return self._claim(exchange, now_us, monotonic(), member + exchange.token, 1, *row)
+            if word != b"ELSEWHERE":
+                break
+        return None
+
     def heartbeat(
         self, leases: Sequence[bytes], queues: Collection[str] = (), progress: Mapping[bytes, Progress] | None = None
     ) -> HeartbeatReply:
@@ -234,7 +261,10 @@ class Claims:
         for at in range(0, len(leases) or 1, _HEARTBEATS):
             held = leases[at : at + _HEARTBEATS]
             reports = [
-                part for lease in held if progress and lease in progress for part in (lease, progress[lease].pack())
+                part
+                for lease in held
+                if progress and lease in progress
+                for part in (lease, self._cipher.seal(lease[:12], PROGRESS, progress[lease].pack()))
             ]
             args: list[Part] = [self.worker_id, self._lease_us, b"".join(held), len(names), *names, *reports]
             gone, is_quiet, *asked = self._shard.run(_HEARTBEAT, args)
@@ -242,6 +272,9 @@ class Claims:
             quiet = bool(is_quiet)
             stops.update((lease, max(0, left_us)) for lease, left_us in zip(asked[::2], asked[1::2], strict=True))
         return HeartbeatReply(lost=frozenset(lost), quiet=quiet, stops=stops)
+
+    def _attempts(self, settlement: Settlement) -> bytes:
+        return self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())
 
     def _claim(
         self,
@@ -259,7 +292,7 @@ class Claims:
         try:
             # Verified first, so that only the head of a forged body is ever parsed.
             self._signer.verify(lease[:12], body, queue=name)
-            job = decode(body, raw_id=lease[:12], shard=self._shard.index)
+            job = decode(body, raw_id=lease[:12], shard=self._shard.index, cipher=self._cipher)
         except BadBody as error:
             fault = error
         return Claim(
@@ -270,7 +303,7 @@ class Claims:
             due_us=due_of_rank(rank, lease[13], due_first_us=self._due_first_us),
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(record),
+            attempts=AttemptHistory.unpack(self._cipher.open_attempts(lease[:12], record)),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
             received_at=received_at,

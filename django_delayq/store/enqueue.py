@@ -7,7 +7,7 @@ from hashlib import blake2b
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
-from django_delayq.job.codec import with_due
+from django_delayq.job.codec import encrypt, with_due
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -58,6 +58,7 @@ class Enqueue:
         more_keys = [key for queue in queues for key in keys.of_queue(queue)]
         args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
         now, now_us = self._shard.clock.steady(), estimated_us(self._shard.clock)
+        cipher, signer = self._shard.cipher, self._shard.signer
         remaining = [_remaining_us(item, now) for item in unsent]
         for item, left in zip(unsent, remaining, strict=True):
             job, body = item.job, item.body
@@ -65,8 +66,10 @@ class Enqueue:
                 due_us = now_us + (left or 0) if item.due_us is None else item.due_us
                 body = with_due(body, max(now_us, due_us))
             due: int | str = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
+            if cipher.on:
+                body = encrypt(body, raw_id=job.raw_id, cipher=cipher)
             # Signed as late as this: the flags and the due time of an unsent job may still change.
-            args += (job.member, numbers[job.queue], due, self._shard.signer.sign(job.raw_id, body))
+            args += (job.member, numbers[job.queue], due, signer.sign(job.raw_id, body))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)

@@ -6,17 +6,25 @@ keys of their queues to the script. What waits elsewhere by then is read again, 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from time import time_ns
 from typing import Any
 
 from django_delayq.clock import estimated_us
-from django_delayq.exceptions import BadBody, BadSignature, KeyHeld, PayloadTooLarge, ShardsChanged
+from django_delayq.exceptions import (
+    BadBody,
+    BadSignature,
+    KeyHeld,
+    PayloadTooLarge,
+    ShardsChanged,
+    UnknownEncryptionKey,
+)
 from django_delayq.job.codec import (
     Head,
     decode,
     decode_head,
+    decrypt,
     encode,
+    encrypt,
     try_decode,
     try_decode_head,
     with_due,
@@ -59,7 +67,7 @@ class Operations:
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._signer = shard.signer
+        self._signer, self._cipher = shard.signer, shard.cipher
         self._shards = shard.config.shards
         self._max_payload = shard.config.tasks.max_payload
         self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
@@ -278,18 +286,20 @@ class Operations:
 
     def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job] | None, *, due_us: int) -> list[Part]:
         """Return the body that was read, and member and body of the changed job, whose expiry follows its due time."""
-        revive = partial(with_due, due_us=due_us, revived=True)
         if change is None:
             try:
-                revived = self._signer.resign(raw_id, body, revive)
+                revived = self._signer.resign(
+                    raw_id, body, lambda stored: self._with_due(raw_id, stored, due_us, revived=True)
+                )
             except BadSignature:
                 # No worker will run it at any time.
                 return _UNCHANGED
             return [body, decode_head(body).member(raw_id), revived]
         self._signer.verify(raw_id, body)
-        job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
+        job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
         job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
-        return [body, job.member, self._signer.sign(raw_id, revive(new))]
+        new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)
+        return [body, job.member, self._signer.sign(raw_id, new)]
 
     def _rescheduled(self, job: BatchJob, head: Head, body: bytes) -> list[Part]:
         """Return the body, member and body of the same job at a later time, and its body if it becomes ready.
@@ -302,18 +312,27 @@ class Operations:
         due_us = job.estimated_due_us(estimated_us(self._shard.clock))
 
         def rewritten(flags: Flag) -> bytes:
-            return self._signer.resign(job.raw_id, body, lambda plain: with_due(with_flags(plain, flags), due_us))
+            return self._signer.resign(
+                job.raw_id, body, lambda stored: self._with_due(job.raw_id, with_flags(stored, flags), due_us)
+            )
 
         try:
             later, ready = rewritten(flags), rewritten(head.flags) if head.expires else b""
-        except BadSignature:
-            # No worker will run it at any time.
+        except (BadSignature, UnknownEncryptionKey):
+            # No worker will run it at any time, or this process cannot read its expiry.
             return _STAYS
         return [body, head.member(job.raw_id)[:-1] + bytes((flags,)), later, ready]
 
+    def _with_due(self, raw_id: bytes, body: bytes, due_us: int, *, revived: bool = False) -> bytes:
+        """Return an unsigned body whose expiry follows a new due time. Raises `UnknownEncryptionKey`."""
+        if not decode_head(body).expires:
+            return body
+        plain = decrypt(body, raw_id=raw_id, cipher=self._cipher)
+        return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=self._cipher)
+
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
         """Return the JSON to keep of a cancelled job, and for how many ms."""
-        job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index)
+        job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher)
         if job is None or job.result_ttl_us is None:
             return b"", 0
         return pack_cancelled(ended_us=time_ns() // 1_000), max(1, job.result_ttl_us // 1_000)

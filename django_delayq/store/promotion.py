@@ -189,7 +189,8 @@ class Promotion:
                 args += (item.lease, item.result, -1, item.ttl_ms)
             else:
                 number = 0 if item.queue is None else numbers[item.queue]
-                args += (item.lease, item.attempts.pack(), number, item.delay_us)
+                record = self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())
+                args += (item.lease, record, number, item.delay_us)
         more_keys = [*results, *(key for queue in queues for key in keys.named(queue).values())]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
@@ -203,7 +204,8 @@ class Promotion:
         unconfirmed: int,
     ) -> ExpiredLease:
         head = try_decode_head(body)
-        job, fault = try_decode(body, raw_id=lease[:12], shard=self._shard.index)
+        raw_id, cipher = lease[:12], self._shard.cipher
+        job, fault = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=cipher)
         claim = ClaimRecord.unpack(claim_record)
         return ExpiredLease(
             lease=lease,
@@ -211,7 +213,7 @@ class Promotion:
             queue=head.queue if head else None,
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(attempts),
+            attempts=AttemptHistory.unpack(cipher.open_attempts(raw_id, attempts)),
             unconfirmed=bool(unconfirmed),
             stops=claim.stop_by_us is not None,
             claimed_us=claim.claimed_us,

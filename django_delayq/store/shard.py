@@ -6,7 +6,8 @@ from typing import Any
 
 from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
@@ -27,6 +28,7 @@ class Shard:
         index: int,
         config: Config,
         signer: BodySigner,
+        cipher: Cipher,
         connection_cache: ConnectionCache,
         connections: Connections,
         clock: Clock,
@@ -34,6 +36,7 @@ class Shard:
         self.index = index
         self.config = config
         self.signer = signer
+        self.cipher = cipher
         self.connection_cache, self.client = connection_cache, connection_cache.client
         self.connections = connections
         self.keys = Keys(config.prefix, index)

@@ -12,7 +12,8 @@ from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo
@@ -31,6 +32,7 @@ class Store:
         self.config = config
         #: Made here, so that a command without SECRET_KEY fails at its start.
         self.signer = BodySigner(on=config.sign)
+        self.cipher = Cipher(on=config.encrypt, secrets=config.encryption_keys)
         self._connections = Connections(config.redis)
         self._clock = clock or runtime.current().clock
         self._shards_checked = False
@@ -54,6 +56,7 @@ class Store:
                 index=index,
                 config=self.config,
                 signer=self.signer,
+                cipher=self.cipher,
                 connection_cache=connection_cache,
                 connections=self._connections,
                 clock=self._clock,

@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -35,7 +35,21 @@ _HINTS = {
 }
 
 
+#: The arguments of one job of `enqueue_many()`: positional, or named.
+Arguments = Sequence[Any] | Mapping[str, Any]
 signature = cache(inspect.signature)
+
+
+def positional_and_named(arguments: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and the keyword arguments of one job of `enqueue_many()`. Raises TypeError."""
+    if isinstance(arguments, Mapping):
+        return [], dict(arguments)
+    if isinstance(arguments, str | bytes) or not isinstance(arguments, Iterable):
+        raise TypeError(
+            f"enqueue_many() takes a tuple of positional arguments, or a dict of keyword arguments, for each job, "
+            f"got {type(arguments).__name__}; write (value,) for a single argument"
+        )
+    return list(arguments), {}
 
 
 def check_fit(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:

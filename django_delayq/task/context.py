@@ -1,7 +1,6 @@
 """Context: the job that the running code belongs to, and what that code and its worker say to each other."""
 
 from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from django_delayq.clock import moment
 from django_delayq.exceptions import InvalidProgress
 from django_delayq.job.job import Claim
 from django_delayq.job.progress import Progress
+from django_delayq.logs import current_run
 
 #: Seconds between two reports of `track()`: a loop of a million short rounds must not pay for each.
 _TRACK_EVERY = 0.5
@@ -117,15 +117,12 @@ def _size(items: object) -> int:
         raise InvalidProgress(f"track() cannot know how many items {type(items).__name__} has; pass total=") from error
 
 
-_current: ContextVar[tuple[Claim, Attempt | None] | None] = ContextVar("django_delayq.task.context", default=None)
-
-
 def set_current_claim(claim: Claim, attempt: Attempt | None = None) -> None:
     """Set the claim of this context, and what its code says to its worker."""
-    _current.set((claim, attempt))
+    current_run.set((claim, attempt))
 
 
 def current_job() -> CurrentJob | None:
     """Return the job of the running task, or None if the task was called as a plain function."""
-    current = _current.get()
+    current = current_run.get()
     return CurrentJob(*current) if current else None

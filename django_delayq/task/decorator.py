@@ -13,9 +13,10 @@ from django_delayq.clock import duration_us
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
-from django_delayq.task.options import Expires, OnExpiry, expiry_times
+from django_delayq.task.arguments import signature
+from django_delayq.task.options import Expires, KeyFunction, OnExpiry, check_key_function, expiry_times, result_ttl_us
 from django_delayq.task.redaction import Sensitive, check_sensitive
-from django_delayq.task.task import RetryDelay, Task, result_ttl_us
+from django_delayq.task.task import RetryDelay, Task, Unique
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +44,8 @@ class SensitiveTask(Task[P, R]):
     enqueue_many = sensitive_variables()(Task.enqueue_many)
     aenqueue_many = sensitive_variables()(Task.aenqueue_many)
     _draft = sensitive_variables()(Task._draft)
+    _key = sensitive_variables()(Task._key)
+    _draft_item = sensitive_variables()(Task._draft_item)
 
 
 @overload
@@ -64,6 +67,8 @@ def delayed_task(
     on_commit: bool | None = ...,
     store_result: bool | float | timedelta = ...,
     sensitive: Sensitive | Sequence[str] = ...,
+    key: str | KeyFunction | None = ...,
+    unique: Unique = ...,
     expires: Expires | None = ...,
     on_expiry: OnExpiry = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
@@ -85,6 +90,8 @@ def delayed_task(
     on_commit: bool | None = None,
     store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
+    key: str | KeyFunction | None = None,
+    unique: Unique = "keep",
     expires: Expires | None = None,
     on_expiry: OnExpiry = "drop",
 ) -> Any:
@@ -98,8 +105,10 @@ def delayed_task(
     `store_result` keeps the return value, for RESULT_TTL (True) or for the given time (seconds or timedelta).
     `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
     hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
-    `expires` is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends
-    as expired, or as a dead letter with `on_expiry="dead"`.
+    `key` is the unique key of its jobs: text, or a function that returns text or None given those arguments of the task
+    that it names. `unique` says what a held key means, as in `using()`. `expires` is in seconds or a timedelta after
+    the due time, or an aware datetime: a job that would begin later ends as expired, or as a dead letter with
+    `on_expiry="dead"`.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -110,6 +119,9 @@ def delayed_task(
         _check_names(name, aliases)
         _check_already_done(already_done)
         hidden = check_sensitive(func, sensitive)
+        key_of = None if key is None or isinstance(key, str) else key
+        if key_of is not None:
+            check_key_function(key_of, signature(func))
         task = (SensitiveTask if hidden else Task)(
             func=func,
             name=name or f"{func.__module__}.{func.__qualname__}",
@@ -124,6 +136,9 @@ def delayed_task(
             on_commit=on_commit,
             result_ttl_us=result_ttl_us(store_result),
             sensitive=hidden,
+            key=None if key_of else key,  # type: ignore[arg-type]
+            key_of=key_of,
+            unique=unique,
             expires=None if expires is None else expiry_times(expires),
             on_expiry=on_expiry,
         )

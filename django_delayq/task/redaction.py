@@ -5,6 +5,7 @@ Errors are not redacted: the message of an exception that a task raises is store
 
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature, signature
+from traceback import walk_tb
 from typing import Any
 
 from django_delayq.conf.spelling import did_you_mean
@@ -32,6 +33,27 @@ def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
                 f"sensitive names {name!r:.80}, which is no parameter of the task{did_you_mean(name, parameters)}"
             )
     return tuple(sensitive)
+
+
+def clear_variables(error: BaseException) -> None:
+    """Clear the variables in the tracebacks of an exception and of those behind it: reports of errors show them.
+
+    A traceback with a frame that still runs is removed.
+    """
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        try:
+            for frame, _ in walk_tb(each.__traceback__):
+                frame.clear()
+        except RuntimeError:
+            each.__traceback__ = None
+        left += filter(None, (each.__cause__, each.__context__))
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions
 
 
 def redact(

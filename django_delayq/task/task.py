@@ -13,15 +13,15 @@ from inspect import Signature
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from django_delayq import runtime
-from django_delayq.clock import Units, duration_us, estimated_us, moment, timedelta_of
+from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.conf.validators import check_name
-from django_delayq.exceptions import DelayTypeError, InvalidMoment
+from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Expiry, Job
+from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob, encode_new
@@ -29,18 +29,33 @@ from django_delayq.middleware.chain import get_chain
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
-from django_delayq.task.arguments import check_arguments, check_context, check_fit, check_payload, signature
+from django_delayq.task.arguments import (
+    Arguments,
+    check_arguments,
+    check_context,
+    check_fit,
+    check_payload,
+    positional_and_named,
+    signature,
+)
 from django_delayq.task.handle import JobHandle, get_job
-from django_delayq.task.options import Expires, ExpiryTimes, OnExpiry, expiry_times
+from django_delayq.task.options import (
+    Expires,
+    ExpiryTimes,
+    Foreign,
+    KeyFunction,
+    OnExpiry,
+    compute_key,
+    expiry_times,
+    make_expiry,
+    result_ttl_us,
+)
 from django_delayq.task.redaction import Sensitive, redact
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Unique = Literal["keep", "reject"]
 RetryDelay = Callable[[int, BaseException], float | timedelta | None]
-
-#: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
-_MIN_RESULT_TTL_US = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +85,8 @@ class Task(Generic[P, R]):
     delay_us: int | None = None
     due_us: int | None = None
     key: str | None = None
+    #: Computes the key from the arguments of a job that has no `key`.
+    key_of: KeyFunction | None = None
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
@@ -91,6 +108,11 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a job."""
         return self.func(*args, **kwargs)
+
+    delay = Foreign("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
+    apply_async = Foreign("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs) with what you need")
+    send = Foreign("write task.enqueue(…) with the same arguments")
+    schedule = Foreign("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
 
     def using(
         self,
@@ -116,10 +138,11 @@ class Task(Generic[P, R]):
 
         `delay` is in seconds or a timedelta, and counts from the call of `enqueue()`. `at` and `run_after` are aware
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
-        of this task. If another job holds it, `"keep"` returns that job's handle and `"reject"` raises `KeyHeld`.
-        `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL
-        (True) or for the given time. `expires` is in seconds or a timedelta after the due time, or an aware datetime:
-        a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
+        of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
+        handle and `"reject"` raises `KeyHeld`. `timeout` and `hard_timeout` are in seconds or timedeltas.
+        `store_result` keeps the return value, for RESULT_TTL (True) or for the given time. `expires` is in seconds or a
+        timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or as a dead
+        letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -147,13 +170,13 @@ class Task(Generic[P, R]):
             changes["result_ttl_us"] = result_ttl_us(store_result)
         return replace(self, **changes)
 
-    def after(self, delay: float | timedelta | None = None, **units: Unpack[Units]) -> "Task[P, R]":
+    def after(self, seconds: float | timedelta | None = None, /, **units: Unpack[Units]) -> "Task[P, R]":
         """Return a copy of the task with a delay: seconds, a timedelta, or its keywords (`minutes=10`)."""
-        if delay is None and not units:
+        if seconds is None and not units:
             raise DelayTypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, got None")
-        if delay is not None and units:
+        if seconds is not None and units:
             raise TypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, not both")
-        return self.using(delay=timedelta_of(units) if delay is None else delay)
+        return self.using(delay=timedelta_of(units) if seconds is None else seconds)
 
     def at(self, moment: datetime) -> "Task[P, R]":
         """Return a copy of the task for a moment, an aware datetime. One in the past means now."""
@@ -195,17 +218,17 @@ class Task(Generic[P, R]):
         return await outbox.aenqueue_many(handles)
 
     @overload
-    def enqueue_many(self, arguments: Iterable[Sequence[Any]], *, on_progress: None = None) -> list[JobHandle]: ...
+    def enqueue_many(self, arguments: Iterable[Arguments], *, on_progress: None = None) -> list[JobHandle]: ...
 
     @overload
-    def enqueue_many(self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any]) -> int: ...
+    def enqueue_many(self, arguments: Iterable[Arguments], *, on_progress: Callable[[int], Any]) -> int: ...
 
     def enqueue_many(
-        self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any] | None = None
+        self, arguments: Iterable[Arguments], *, on_progress: Callable[[int], Any] | None = None
     ) -> list[JobHandle] | int:
-        """Enqueue one job for each tuple of positional arguments, as the function `enqueue_many()` does."""
+        """Enqueue a job for each tuple of positional or dict of keyword arguments, as the function `enqueue_many()`."""
         # Not a generator: Django's error reports would not find the frame that names the sensitive variables.
-        jobs = map(self._draft, map(list, arguments))
+        jobs = map(self._draft_item, arguments)
         return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
 
     def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
@@ -254,8 +277,13 @@ class Task(Generic[P, R]):
         """Hook before the run. Returns the job with the arguments to call."""
         return job
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
-        """Hook: a job has ended, `stored` is its stored result, None for a dead letter."""
+    def on_finished(
+        self, job: Job, *, attempts: AttemptHistory, stored: bytes | None, error: BaseException | None
+    ) -> None:
+        """Hook: a job has ended; `stored` is its stored result. For a dead letter it is None, and `error` is set."""
+
+    def _draft_item(self, arguments: Arguments) -> Any:
+        return self._draft(*positional_and_named(arguments))
 
     def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None, *, is_async: bool = False) -> Any:
         """Return the handle of a new job; with `is_async` maybe an awaitable of it, if there are middlewares."""
@@ -264,7 +292,13 @@ class Task(Generic[P, R]):
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
         return self._handle(
-            config, key=self.key, due_us=self.due_us, is_async=is_async, queue=queue, args=args, kwargs=kwargs
+            config,
+            key=self._key(args, kwargs) if self.key_of is not None else self.key,
+            due_us=self.due_us,
+            is_async=is_async,
+            queue=queue,
+            args=args,
+            kwargs=kwargs,
         )
 
     def _handle(self, config: Config, *, key: str | None, due_us: int | None, is_async: bool, **facts: Any) -> Any:
@@ -281,7 +315,7 @@ class Task(Generic[P, R]):
             hard_timeout_us=self.hard_timeout_us,
             key=key,
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
-            expiry=None if self.expires is None else self._expiry(self.expires, due_us),
+            expiry=None if self.expires is None else make_expiry(self, self.expires, due_us),
             **facts,
         )
         called_at, chain = runtime.current().clock.steady(), get_chain(job.backend)
@@ -293,6 +327,11 @@ class Task(Generic[P, R]):
             return self._unsent(config, replace(job, context=context), due_us, called_at)
 
         return chain.aenqueue(job, make) if is_async else chain.enqueue(job, make)
+
+    def _key(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
+        if self.key is not None or self.key_of is None:
+            return self.key
+        return compute_key(self.key_of, self.signature, args, kwargs, task=self.name)  # type: ignore[no-any-return]
 
     def _unsent(self, config: Config, job: Job, due_us: int | None, called_at: float) -> JobHandle:
         delayed = self.delay_us is not None or due_us is not None
@@ -308,21 +347,6 @@ class Task(Generic[P, R]):
             called_at=called_at,
         )
         return JobHandle(raw_id=job.raw_id, shard=job.shard, draft=draft, backend=job.backend)
-
-    def _expiry(self, expires: ExpiryTimes, due_us: int | None) -> Expiry:
-        """Return the expiry of a job that is made now. Raises `InvalidMoment` if it would have expired when it is due.
-
-        The moment of a span is computed again when the job is sent.
-        """
-        now_us = estimated_us(runtime.current().clock)
-        due_us = now_us + (self.delay_us or 0) if due_us is None else max(now_us, due_us)
-        if expires.moment_us is not None and expires.moment_us <= due_us:
-            raise InvalidMoment(
-                f"expires must be later than the due time, {moment(due_us)}, got {moment(expires.moment_us)}: "
-                f"such a job of {self.name} could never begin"
-            )
-        dead = self.on_expiry == "dead"
-        return Expiry(moment_us=expires.moment_us or 0, span_us=expires.span_us, dead=dead).from_due(due_us)
 
 
 def check_options(task: Task[..., Any]) -> None:
@@ -364,16 +388,3 @@ def check_common_options(
             raise ValueError(f"{label(name)} must be more than 0 seconds; leave it out for no limit")
     if timeout_us and hard_timeout_us and hard_timeout_us < timeout_us:
         raise ValueError(f"{label('hard_timeout')} must not be shorter than {label('timeout')}")
-
-
-def result_ttl_us(value: bool | float | timedelta) -> int | None:
-    """Convert `store_result` to µs: None for False, 0 for True, which means RESULT_TTL.
-
-    Raises `DelayTypeError`, `DelayValueError` and ValueError.
-    """
-    if isinstance(value, bool):
-        return 0 if value else None
-    ttl_us = duration_us(value, name="store_result")
-    if not _MIN_RESULT_TTL_US <= ttl_us < 2**53:
-        raise ValueError("store_result must be True, False, or a time of at least 1 ms for which the result is kept")
-    return ttl_us

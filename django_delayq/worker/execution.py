@@ -104,7 +104,11 @@ def forward(
     except BaseException as error:
         database.assume_opened()
         outcome = _outcome_of(None, claim, job, error)
-    return timed(_unless(database.clean(), outcome, None, claim), began)
+    try:
+        return timed(_unless(database.clean(), outcome, None, claim), began)
+    finally:
+        # As in `_run()`.
+        del outcome
 
 
 def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -129,11 +133,11 @@ async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, cl
             return Outcome(
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
-        outcome = await _run(task, claim, attempt, job, call, clean)
+        # In no variable: this frame, too, can be reached from the traceback of an exception in the outcome.
+        return timed(await _run(task, claim, attempt, job, call, clean), began)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
-        outcome = failed(error, job)
-    return timed(outcome, began)
+        return timed(failed(error, job), began)
 
 
 async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, call: Call, clean: Clean) -> Outcome:
@@ -156,7 +160,11 @@ async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Jo
         outcome = _outcome_of(task, claim, job, error)
     finally:
         left_open = await clean()
-    return _unless(left_open, outcome, task, claim)
+    try:
+        return _unless(left_open, outcome, task, claim)
+    finally:
+        # This frame is in the traceback of `outcome.raised`. A circle would keep the variables of the task in memory.
+        del outcome
 
 
 def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome, task: Any, claim: Claim) -> Outcome:
@@ -232,13 +240,17 @@ def _call(func: Any, job: Job) -> Any:
 
 async def _bounded(func: Any, job: Job) -> Any:
     limit = None if job.timeout_us is None else job.timeout_us / SECOND_US
+    scope = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit) as scope:
+        async with scope:
             return await func(*job.args, **job.kwargs)
     except TimeoutError as error:
         if scope.expired():
             raise TaskTimeout(f"The task ran longer than its timeout of {limit:g} s.") from error
         raise
+    finally:
+        # It refers to the asyncio task, whose result has the exception, whose traceback has this frame.
+        del scope
 
 
 def _outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
@@ -249,16 +261,16 @@ def _outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outc
         except (DelayQError, TypeError) as wrong:
             return failed(wrong, job)
         kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
-        requested = Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error))
+        requested = Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error), raised=error)
         return _with_delay(requested, task, claim, error)
     if isinstance(error, DeadLetterNow):
-        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error))
+        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error), raised=error)
     if task is not None and isinstance(error, TypeError):
         try:
             check_fit(task.func, job.args, job.kwargs)
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
-            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit))
+            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit), raised=error)
     return _with_delay(failed(error, job), task, claim, error)
 
 
@@ -312,7 +324,13 @@ def failed(error: BaseException, job: Job | None = None) -> Outcome:
         # The exception's own __str__() or metaclass may raise anything, even SystemExit.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
     lineage = _lineage(error) if job is not None and job.retry.has_rules else ()
-    return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error), lineage=lineage)
+    return Outcome(
+        kind=OutcomeKind.FAILED,
+        error=text[-_MAX_ERROR:],
+        exception=_path(error),
+        lineage=lineage,
+        raised=error,
+    )
 
 
 def _lineage(error: BaseException) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide
 from django_delayq.job.result import pack_cancelled, pack_done, pack_expired
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.logs import logger
+from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
 from django_delayq.signals import announce, has_listener, job_dead_lettered, job_expired, job_finished
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
+from django_delayq.worker.failure import exception_of
 
 _DEFAULT_RETRY = RetryPolicy()
 _COUNTED = {
@@ -134,22 +135,24 @@ def _is_heard(settlement: Settlement) -> bool:
 
 
 def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:
-    logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.kind)
+    fields = job_fields(claim.id, claim.job, claim.attempt)
+    logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.kind, extra=fields)
 
 
 def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
+    error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, claim, task)
     if _is_expired(decision, outcome):
         announce(job_expired, task, job_id=claim.id, job=claim.job)
     elif outcome.kind is not OutcomeKind.EXPIRED:
-        announce(job_finished, task, **facts, outcome=outcome, decision=decision)
+        announce(job_finished, task, error=error, **facts, outcome=outcome, decision=decision)
     if decision.action is Action.DEAD_LETTER:
-        announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
+        announce(job_dead_lettered, task, error=error, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:
         result = None if decision.action is Action.DEAD_LETTER else settlement.result
-        task.on_finished(claim.job, attempts=settlement.attempts, stored=result)
+        task.on_finished(claim.job, attempts=settlement.attempts, stored=result, error=error)
 
 
 def _ended_us(claim: Claim, outcome: Outcome) -> int:

@@ -104,8 +104,8 @@ def test_only_the_configuration_reads_settings() -> None:
 def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
     assert importers("pickle", "marshal", "shelve", "yaml") == set()
     # They import what settings, the command line and declarations name (modules of tasks, middlewares, functions that
-    # are permissions or take jobs over, backends in TASKS, exceptions of retry policies), and the package its own
-    # public names.
+    # are permissions or take jobs over, backends in TASKS, exceptions of retry policies), the package its own public
+    # names, and encryption an extra, by a fixed name.
     assert importers("importlib.import_module", "django.utils.module_loading") == {
         *(
             "task/registry.py",
@@ -113,6 +113,7 @@ def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
             "management/pool_options.py",
             "__init__.py",
             "conf/settings.py",
+            "job/security/encryption.py",
             "middleware/chain.py",
             "conf/exception_classes.py",
         ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from redis import Redis
 
@@ -24,6 +25,7 @@ from tests.django_tasks.compat import (
 )
 from tests.django_tasks.conftest import BACKEND, with_options
 from tests.django_tasks.worker import OneWorker
+from tests.inspection import everything
 from tests.sample_app import django_tasks
 from tests.subprocesses import until
 
@@ -107,6 +109,24 @@ def test_a_key_makes_tasks_unique_until_they_end(tasks_settings: Any, key: Any, 
     assert django_tasks.add.enqueue(1).id != first.id
     if callable(key):
         assert django_tasks.add.enqueue(2).id not in (first.id, second.id)
+
+
+def test_a_key_function_takes_the_arguments_that_it_names(tasks_settings: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda b: f"second:{b}"}})
+    first = django_tasks.add.enqueue(1)
+    assert [django_tasks.add.enqueue(2).id, django_tasks.add.enqueue(3, b=0).id] == [first.id] * 2
+    assert django_tasks.add.enqueue(1, b=5).id != first.id
+
+
+def test_a_key_function_of_other_arguments_is_refused_before_anything_is_sent(tasks_settings: Any) -> None:
+    words = r"\['key'\] is a function of 'c', which is no parameter of the task"
+    with pytest.raises(InvalidTask, match=words):
+        django_tasks.add.using(delayq={"key": lambda c: "k"})
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda c: "k"}})
+    [problem] = default_task_backend.check()
+    assert (problem.id, "is a function of 'c'" in problem.msg) == ("delayq.E013", True)
+    with pytest.raises(ImproperlyConfigured, match=words):
+        django_tasks.add.enqueue(1)
 
 
 def test_a_held_key_may_be_an_error(tasks_settings: Any, signal_log: Any) -> None:
@@ -308,6 +328,29 @@ def test_signed_tasks_run_and_their_results_are_found(tasks_settings: Any) -> No
     failing.refresh()
     assert (result.return_value["priority"], result.return_value["given"]) == (7, ["a"])
     assert failing.errors[0].exception_class is ValueError
+
+
+def test_encrypted_tasks_run_and_their_results_and_errors_are_found(tasks_settings: Any, client: Redis) -> None:
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPT": True}
+    result, failing = django_tasks.describe.using(priority=7).enqueue("canary"), django_tasks.fail.enqueue()
+    assert default_task_backend.get_result(result.id) == result
+    assert OneWorker().drain() == 2
+    result.refresh()
+    failing.refresh()
+    assert (result.return_value["priority"], result.return_value["given"]) == (7, ["canary"])
+    assert failing.errors[0].exception_class is ValueError and failing.errors[0].traceback
+    stored = everything(client)
+    assert not any(word in stored for word in (b"canary", b"Traceback", b"ValueError"))
+
+
+def test_a_task_whose_key_is_unknown_waits(tasks_settings: Any) -> None:
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPT": True}
+    result = django_tasks.add.enqueue(1)
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPTION_KEYS": ["another key" * 3]}
+    OneWorker().drain()
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "ENCRYPTION_KEYS": []}
+    result.refresh()
+    assert result.status == TaskResultStatus.READY
 
 
 def test_a_forged_task_is_a_failure_and_is_not_run(tasks_settings: Any) -> None:

@@ -10,6 +10,8 @@ RESULTS = "tests/integration/store/queries/test_result_waiter.py"
 KILLS, NETWORK = "tests/chaos/processes/test_kills.py", "tests/chaos/network/test_network.py"
 WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
+ENCRYPTION_UNIT = "tests/unit/job/security/test_encryption.py"
+ENCRYPTION = "tests/integration/security/test_encryption.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
@@ -141,10 +143,52 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/commands/test_eviction.py",),
     at(
         "a signature is valid for any job id",
-        "job/signing.py",
+        "job/security/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
-    ): ("tests/unit/job/test_signing.py", "tests/integration/security/test_signing.py"),
+    ): ("tests/unit/job/security/test_signing.py", "tests/integration/security/test_signing.py"),
+    at(
+        "one key encrypts all jobs",
+        "job/security/encryption.py",
+        'hmac.digest(self._keys[name], raw_id, "sha256")',
+        "self._keys[name]",
+    ): (ENCRYPTION_UNIT,),
+    at("a result is stored as it is", "store/claims.py", "self._cipher.seal(claim.raw_id, RESULT, ", "("): (
+        ENCRYPTION,
+    ),
+    at(
+        "the errors of a worker are stored as they are",
+        "store/claims.py",
+        "self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())",
+        "settlement.attempts.pack()",
+    ): (ENCRYPTION,),
+    at(
+        "the errors of a dispatcher are stored as they are",
+        "store/promotion.py",
+        "self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())",
+        "item.attempts.pack()",
+    ): (ENCRYPTION,),
+    at(
+        "a dead letter that is retried with other arguments is stored as it is",
+        "store/operations.py",
+        "new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)",
+        "new = with_due(new, due_us, revived=True)",
+    ): (ENCRYPTION,),
+    at(
+        "an unknown encryption key is final",
+        "job/outcome.py",
+        "        return OutcomeKind.UNKNOWN_KEY\n",
+        "        return OutcomeKind.UNREADABLE\n",
+    ): (ENCRYPTION_UNIT, ENCRYPTION),
+    at("a body can be passed off as another task's", "job/codec.py", 'return b"body " + task', 'return b"body "'): (
+        ENCRYPTION_UNIT,
+    ),
+    at(
+        "the last secret encrypts",
+        "job/security/encryption.py",
+        "name, nonce = next(iter(self._keys)), ",
+        "name, nonce = next(reversed(self._keys)), ",
+    ): (ENCRYPTION_UNIT,),
     at(
         "a claim that is confirmed during reclaim does not count as an attempt",
         "store/lua/reclaim.lua",

@@ -3,6 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
+KEYS = "tests/integration/task/test_key_functions.py"
 
 COMMIT = "tests/integration/task/on_commit"
 DEADLINE = "tests/integration/store/client/test_deadline.py"
@@ -10,6 +11,24 @@ MIDDLEWARE = "tests/integration/middleware"
 LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a computed key replaces the key of the call",
+        "task/task.py",
+        "if self.key is not None or self.key_of is None:",
+        "if self.key_of is None:",
+    ): (KEYS,),
+    at(
+        "a key is computed without the defaults of the task",
+        "task/options.py",
+        "    bound.apply_defaults()\n",
+        "",
+    ): (KEYS,),
+    at(
+        "a key function is checked at the first job only",
+        "task/decorator.py",
+        "            check_key_function(key_of, signature(func))\n",
+        "            pass\n",
+    ): (KEYS,),
     at(
         "a refused resend reports that earlier sends stored nothing",
         "task/sender.py",
@@ -43,6 +62,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "on_config_dropped.append(get_chain.cache_clear)\n",
         "",
     ): (f"{MIDDLEWARE}/test_enqueue.py",),
+    at(
+        "a job runs in the language of its worker",
+        "middleware/locale.py",
+        "translation.override(context[_LANGUAGE])",
+        "translation.override(translation.get_language())",
+    ): (f"{MIDDLEWARE}/test_locale.py",),
+    at(
+        "each run begins a trace of its own",
+        "middleware/opentelemetry.py",
+        "context=propagate.extract(job.context),",
+        "context=propagate.extract({}),",
+    ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
     at(
         "a middleware changes the arguments in place",
         "middleware/chain.py",

@@ -1,4 +1,4 @@
-"""Planted bugs of the worker, each with the tests of which at least one must fail."""
+"""Planted bugs of the worker and of retries, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -7,10 +7,35 @@ at = Mutation.at
 SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
+LOGS = "tests/integration/logs"
 KILLS = "tests/chaos/processes/test_kills.py"
+OUTCOME, ATTEMPTS, RETRY = "job/outcome.py", "job/attempts.py", "job/retry.py"
+EXECUTION, SETTLEMENT = "worker/execution.py", "worker/settlement.py"
+DECIDE = "tests/unit/job/test_outcome.py"
+RECORDS = "tests/unit/job/test_attempts.py"
+RULES = "tests/unit/job/test_retry.py"
+RUNS = "tests/integration/worker/execution/test_outcomes.py"
+CONTEXT = "tests/integration/worker/execution/test_context.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 
+FOREGROUND = "tests/integration/commands/operating/test_run.py"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a run in the foreground has the time limit of its job",
+        "worker/foreground.py",
+        "timeout_us=None, hard_timeout_us=None, expiry=None",
+        "expiry=None",
+    ): (FOREGROUND,),
+    at("nothing renews the lease of a run in the foreground", "worker/foreground.py", "    held.start()\n", ""): (
+        FOREGROUND,
+    ),
+    at(
+        "Ctrl-C counts as a failure of the job",
+        "worker/foreground.py",
+        "if raised and isinstance(raised[-1], _ENDED_BY_PERSON):",
+        "if False:",
+    ): (FOREGROUND,),
     at(
         "an expired job runs",
         "worker/execution.py",
@@ -43,7 +68,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_expired_jobs.py",),
     at(
         "a job may have a moment before its due time",
-        "task/task.py",
+        "task/options.py",
         "if expires.moment_us is not None and expires.moment_us <= due_us:",
         "if False:",
     ): (EXPIRY,),
@@ -65,6 +90,36 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "deepcopy(job.context) if job.context else {}",
         "job.context if job.context else {}",
     ): ("tests/integration/middleware/test_run.py",),
+    at(
+        "the variables of a task with sensitive arguments reach the log",
+        "worker/failure.py",
+        "        clear_variables(shown)\n",
+        "        pass\n",
+    ): (f"{LOGS}/test_sentry.py",),
+    at(
+        "the variables of the errors behind an exception reach the log",
+        "task/redaction.py",
+        "        left += filter(None, (each.__cause__, each.__context__))\n",
+        "",
+    ): (f"{LOGS}/test_sentry.py",),
+    at(
+        "a failed task's variables live until the garbage collector comes",
+        "worker/execution.py",
+        "    try:\n        return _unless(left_open, outcome, task, claim)\n    finally:\n",
+        "    return _unless(left_open, outcome, task, claim)\n    if True:\n",
+    ): (f"{LOGS}/test_records.py",),
+    at(
+        "a child process pickles the exception of its task",
+        "worker/pools/child.py",
+        "if outcome.raised is not None:",
+        "if False:",
+    ): (f"{LOGS}/test_records.py",),
+    at(
+        "a dead job of Django's @task has two exceptions",
+        "backend/django_task.py",
+        "            error = error or JobFailed(attempts.last_error)\n",
+        "            error = JobFailed(attempts.last_error)\n",
+    ): (f"{LOGS}/test_sentry.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
@@ -228,57 +283,96 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): ("tests/integration/store/client/test_blocking_listener.py",),
     at(
-        "code that was asked to stop begins",
-        "worker/claiming/leases.py",
-        " or lease in self._stopping:\n                return False",
-        ":\n                return False",
-    ): ("tests/unit/worker/test_held_claims.py",),
+        "a snooze of 0 s runs in a loop",
+        OUTCOME,
+        "max(SHORTEST_SNOOZE_US, outcome.delay_us or 0)",
+        "outcome.delay_us or 0",
+    ): (DECIDE,),
+    at("an interruption is an attempt", OUTCOME, "interruptions < FREE_INTERRUPTIONS", "interruptions < 0"): (DECIDE,),
     at(
-        "a repeated heartbeat stops a job again",
-        "worker/claiming/leases.py",
-        " or (known is not None and until > known - _SOONER)",
-        "",
-    ): ("tests/unit/worker/test_held_claims.py",),
+        "a job that never ends within GRACE is given back for ever",
+        OUTCOME,
+        "ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS",
+        "ending is OutcomeKind.INTERRUPTED",
+    ): (DECIDE,),
+    at("a job waits for code for ever", OUTCOME, "if not waits or waited_us >= longest_wait_us:", "if not waits:"): (
+        DECIDE,
+    ),
     at(
-        "progress is written at each call",
-        "worker/claiming/leases.py",
-        "elif self._progress and now >= self._write_at:",
-        "elif self._progress:",
-    ): ("tests/unit/worker/test_held_claims.py",),
+        "each wait for code is as short as the first",
+        OUTCOME,
+        "min(waited_us + SHORTEST_WAIT_US, LONGEST_WAIT_US)",
+        "SHORTEST_WAIT_US",
+    ): (DECIDE,),
     at(
-        "progress that could not be written is lost",
-        "worker/claiming/leases.py",
-        "self._progress = {**progress, **self._progress}",
-        "pass",
-    ): ("tests/unit/worker/test_held_claims.py",),
+        "a wait for code begins anew each time",
+        ATTEMPTS,
+        "waiting_since_us=self.waiting_since_us or now_us",
+        "waiting_since_us=now_us",
+    ): (RECORDS,),
     at(
-        "a worker reads its own notification and waits on",
-        "worker/claiming/leases.py",
-        "self._beat_at, self._notified = 0.0, True",
-        "pass",
-    ): ("tests/integration/worker/test_stopping.py",),
+        "a wait for code forgets the crash before it",
+        ATTEMPTS,
+        "return replace(self, waiting_since_us",
+        "return replace(self._run_ended(), waiting_since_us",
+    ): (RECORDS,),
     at(
-        "a child that does not look is never killed",
-        "worker/pools/child.py",
-        "        watch(monotonic() + seconds, _StopLimit(self, lease))\n",
-        "",
-    ): ("tests/integration/worker/test_stopping.py",),
+        "an interrupted job is not recovered",
+        ATTEMPTS,
+        "self.crash_suspected or self.interrupted",
+        "self.crash_suspected",
+    ): (
+        RECORDS,
+        CONTEXT,
+    ),
     at(
-        "a coroutine that refuses to end keeps its job",
-        "worker/pools/asyncio.py",
-        "            self._loop.call_later(seconds, self._cancel, entry, Outcome(kind=OutcomeKind.STOPPED))\n",
-        "",
-    ): ("tests/integration/worker/test_stopping.py",),
+        "an interrupted job is taken for a crashed one",
+        ATTEMPTS,
+        '4: "interrupted"}',
+        '5: "interrupted"}',
+    ): (RECORDS,),
+    at("a run that is no attempt adds one", SETTLEMENT, "    if not decision.counted:\n", "    if False:\n"): (
+        "tests/integration/worker/execution/test_outcomes.py",
+        "tests/testing_helpers/test_time.py",
+    ),
     at(
-        "a stop hits the claim after the one that the caller saw",
-        "store/lua/stop.lua",
-        " or string.sub(record, 1, 16) ~= token",
-        "",
-    ): ("tests/integration/store/operations/test_stop.py",),
+        "a snooze counts as a failed attempt in the charts",
+        SETTLEMENT,
+        '_count(settlement.claim, outcome, "snoozed", metrics)',
+        '_count(settlement.claim, outcome, "retried", metrics)',
+    ): ("tests/unit/worker/test_settlement.py",),
     at(
-        "a stop is forgotten when its worker is lost",
+        "a base class decides before the class itself", RETRY, "for path in lineage:", "for path in reversed(lineage):"
+    ): (RULES,),
+    at("with retry_on other errors are tried again", RETRY, "and not (lineage and retry_on)", ""): (RULES,),
+    at("delays are drawn at random", RETRY, "len(self.delays)) - 1])\n", "len(self.delays)) - 1]) * jitter\n"): (
+        RULES,
+    ),
+    at(
+        "a policy without end ends in older processes' numbers",
+        "job/codec.py",
+        'return fields | {"max_attempts": None} if',
+        "return fields if",
+    ): ("tests/unit/job/codec/test_exact.py",),
+    at(
+        "an outcome has no lineage",
+        EXECUTION,
+        "_lineage(error) if job is not None and job.retry.has_rules else ()",
+        "()",
+    ): (RUNS,),
+    at("a computed delay is ignored", EXECUTION, "return replace(outcome, delay_us=delay_us)", "return outcome"): (
+        RUNS,
+    ),
+    at(
+        "already_done runs in the event loop",
+        EXECUTION,
+        "check if is_async(check) else sync_to_async(check), job",
+        "check, job",
+    ): (CONTEXT,),
+    at(
+        "the dispatcher never counts a lapsed lease of a newer body",
         "dispatcher.py",
-        "OutcomeKind.STOPPED if item.stops else kind",
-        "kind",
-    ): ("tests/integration/worker/test_stopping.py",),
+        "    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):\n",
+        "    if False:\n",
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
 }

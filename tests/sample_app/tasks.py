@@ -67,16 +67,6 @@ def fail(times: int = 1_000) -> None:
         raise ValueError("as asked")
 
 
-@delayed_task(retry=RetryPolicy(dead_on=LookupError, delays=[3_600]), retry_delay=lambda attempt, error: 0.01)
-def fail_with_rules(how: str) -> None:
-    """Raise what is not tried again, or fail the first attempt only."""
-    if how == "dead":
-        raise KeyError("as asked")
-    if current_job().attempt == 1:
-        raise ValueError("as asked")
-    note_run(args=[how])
-
-
 @delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
 def crash(how: str = "exit") -> None:
     """End the process that runs this; `leave` only raises SystemExit."""

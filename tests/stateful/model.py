@@ -158,6 +158,23 @@ class Model:
         more = bool(want and self._in_order(Place.READY, queues, strict))
         return ExpectedReply(lost, stopped, more, claims, first, version, bool(left))
 
+    def claim_one(self, token: bytes, raw_id: bytes) -> ModelJob | None:
+        """Claim one waiting job, whenever it is due, also of a paused queue."""
+        job = self.jobs.get(raw_id)
+        if job is None or not job.waits:
+            return None
+        is_scheduled = job.place is Place.SCHEDULED
+        job.rank = self.rank(job, min(job.score, self.now)) if is_scheduled else job.score
+        job.claimed_early = job.claimed_early or job.due_us > self.now
+        job.due_us = min(job.due_us, self.now)
+        job.place, job.score = Place.CLAIMED, self.now + self.lease_us
+        job.token, job.claimed_us, job.unconfirmed = token, self.now, False
+        job.stop_by, job.progress = None, b""
+        self._use(job.queue)
+        self.workers[token[:8]] = self.now
+        self.described.add(token[:8])
+        return job
+
     def repeat(self, worker: bytes) -> ExpectedReply:
         """Return the reply to a repeated exchange: the claims of it that the worker still holds."""
         _, lost, stopped, leases = self.exchanges[worker]
@@ -318,9 +335,11 @@ class Model:
         return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
     def _is_refused(self, item: Ended) -> bool:
-        """Return whether the job was asked to stop, so that it may only be settled as done or stopped."""
-        runs_again = item.ending not in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
-        return runs_again and self.jobs[item.lease[:12]].stop_by is not None
+        """Return whether the job was asked to stop, so that it may only be settled as done, stopped or expired."""
+        job = self.jobs[item.lease[:12]]
+        expired = item.ending is OutcomeKind.EXPIRED and not (job.expiry and job.expiry.dead)
+        ends = expired or item.ending in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
+        return not ends and job.stop_by is not None
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is OutcomeKind.STOPPED:

@@ -230,6 +230,18 @@ MORE = [
     ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
+    at(
+        "a job that a person claims stays where it waited",
+        "store/lua/claim_one.lua",
+        "redis.call('ZREM', place, member)\n",
+    ),
+    at(
+        "a person claims a job that runs elsewhere",
+        "store/lua/claim_one.lua",
+        "if not place then return {why_not_waiting(id)} end",
+        "if not place and redis.call('HEXISTS', jobs, id) == 0 then return {why_not_waiting(id)} end "
+        "score = score or now",
+    ),
     at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
     at(
@@ -279,8 +291,8 @@ MORE = [
     at(
         "a span does not follow the due time of a reschedule",
         "store/operations.py",
-        "with_due(with_flags(plain, flags), due_us)",
-        "with_flags(plain, flags)",
+        "self._with_due(job.raw_id, with_flags(stored, flags), due_us)",
+        "with_flags(stored, flags)",
     ),
     at(
         "a span begins when the job is made, not when it is due",

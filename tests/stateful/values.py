@@ -58,6 +58,8 @@ class ModelJob:
     record: bytes = b""
     #: When it expires (µs), and what the caller gave; None if it never does.
     expires_us: int | None = None
+    #: A person claimed it before it was due.
+    claimed_early: bool = False
     expiry: Expiry | None = None
     #: Runs that a stop cut short; and when it first met a worker that does not know its task (µs).
     interruptions: int = 0

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import encode
+from django_delayq.job.codec import encode, encrypt
 from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.security.encryption import RESULT, Cipher
 
 READ_BODY = """
 import json, sys
@@ -24,6 +25,19 @@ from django_delayq.job.attempts import AttemptHistory
 record = AttemptHistory.unpack(sys.stdin.buffer.read())
 print(json.dumps([record.ended, record.crash_suspected, record.spared]))
 """
+READ_NEWER = """
+import sys
+from django_delayq.exceptions import NewerBody
+from django_delayq.job.codec import decode, decode_head
+from django_delayq.job.result import Result
+body, result = sys.stdin.buffer.read().split(b"END OF BODY")
+head = decode_head(body)
+try:
+    decode(body, raw_id=bytes(range(16)), shard=0)
+except NewerBody:
+    print(head.task, head.queue, Result.unpack(result))
+"""
+CIPHER = Cipher(on=True, secrets=["s" * 32])
 RAW_ID = bytes(range(16))
 #: Option -> a job with it. The older reader knows none but the first.
 JOB = Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})
@@ -60,3 +74,22 @@ def test_the_older_reader_counts_the_attempts_of_a_newer_record(
 ) -> None:
     read = json.loads(in_older_package(READ_ATTEMPTS, record.pack()))
     assert read == [record.ended, record.crash_suspected, record.spared]
+
+
+def test_the_older_reader_leaves_an_encrypted_job_to_a_newer_one(
+    in_older_package: Callable[[str, bytes], str],
+) -> None:
+    job, body = encode(JOBS["none"], max_payload=10_000)
+    body = encrypt(body, raw_id=RAW_ID, cipher=CIPHER)
+    result = CIPHER.seal(RAW_ID, RESULT, b'{"state": "done", "ended_us": 5}')
+    assert in_older_package(READ_NEWER, b"END OF BODY".join((body, result))).split() == [job.task, job.queue, "None"]
+
+
+def test_the_older_reader_counts_the_attempts_of_an_encrypted_record(
+    in_older_package: Callable[[str, bytes], str],
+) -> None:
+    # Random bytes follow the head: none of them may break the older reader.
+    record = AttemptHistory(ended=3, crash_suspected=True, history=({"error": "no"},))
+    for _ in range(3):
+        stored = CIPHER.seal_attempts(RAW_ID, record.pack())
+        assert json.loads(in_older_package(READ_ATTEMPTS, stored)) == [3, True, False]

@@ -35,6 +35,7 @@ _INCOMPATIBLE = {
     OutcomeKind.ARGUMENTS_MISMATCH: "their arguments do not fit the function: give new parameters a default",
     OutcomeKind.NEWER: "a newer django_delayq stored them",
     OutcomeKind.BAD_SIGNATURE: "they are not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
+    OutcomeKind.UNKNOWN_KEY: "they are encrypted with a secret that this process lacks: see docs/encryption.md",
     OutcomeKind.UNREADABLE: "their stored body cannot be read",
 }
 #: Entries or jobs that are listed for each code or reason.

@@ -13,6 +13,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
+from django_delayq.job.security.encryption import PROGRESS, Cipher
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
 #: Larger than every score that a script writes.
@@ -35,7 +36,7 @@ class JobRow:
     #: Due time, rank, lease end (0 = unknown), time of death, or end of a job whose result is kept: with `member`, the
     #: cursor of this row. A fraction only if it was edited manually.
     score: float
-    #: The body, cut at LARGE_BODY, and its size in bytes before the cut.
+    #: The body, cut if it is large, and its size in bytes before the cut.
     stored: bytes | None = field(repr=False)
     size: int
     attempts: AttemptHistory = field(repr=False)
@@ -47,6 +48,8 @@ class JobRow:
     found_in: str = ""
     #: How it ended, while its result is kept.
     result: Result | None = field(default=None, repr=False)
+    #: Decrypts the body.
+    cipher: Cipher | None = field(default=None, repr=False, compare=False)
 
     @property
     def raw_id(self) -> bytes:
@@ -145,7 +148,7 @@ class JobRow:
     def _read(self) -> Job | str:
         if self.is_cut:
             return f"too long to be shown here ({self.size:,} bytes)"
-        job, fault = try_decode(self.stored, raw_id=self.raw_id, shard=self.shard)
+        job, fault = try_decode(self.stored, raw_id=self.raw_id, shard=self.shard, cipher=self.cipher)
         return job or str(fault)
 
     def _due_of(self, rank: int) -> int:
@@ -170,6 +173,7 @@ def parse_page(
     reply: Sequence[Any],
     *,
     shard: int,
+    cipher: Cipher,
     state: State,
     due_first_us: int,
     found_in: Sequence[str],
@@ -183,7 +187,14 @@ def parse_page(
     """
     rank, total, more = reply[:3]
     found = [
-        read_row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, found_in=found_in)
+        read_row(
+            reply[at : at + _CELLS],
+            shard=shard,
+            cipher=cipher,
+            state=state,
+            due_first_us=due_first_us,
+            found_in=found_in,
+        )
         for at in range(3, len(reply), _CELLS)
     ]
     scanned = list(_scan(reversed(found) if before else found, count, match))
@@ -214,6 +225,7 @@ def read_row(
     cells: Sequence[Any],
     *,
     shard: int,
+    cipher: Cipher,
     state: State,
     due_first_us: int,
     found_in: Sequence[str],
@@ -224,6 +236,9 @@ def read_row(
     if state is State.DEAD:
         attempts, _, body = DeadLetterRecord.unpack(stored)
         size, stored = size - (len(stored or b"") - len(body)), body
+    claim = ClaimRecord.unpack(claim_record)
+    if claim.progress:
+        claim = claim._replace(progress=cipher.try_open(member[:12], PROGRESS, claim.progress))
     return JobRow(
         member=member,
         shard=shard,
@@ -231,12 +246,13 @@ def read_row(
         score=_exact(score),
         stored=stored,
         size=size,
-        attempts=AttemptHistory.unpack(attempts),
-        claim_record=ClaimRecord.unpack(claim_record),
+        attempts=AttemptHistory.unpack(cipher.open_attempts(member[:12], attempts)),
+        claim_record=claim,
         worker=worker_name.decode(errors="replace") if worker_name else "",
         due_first_us=due_first_us,
         found_in=found_in[place - 1],
         result=result,
+        cipher=cipher,
     )
 
 

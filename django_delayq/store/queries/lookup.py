@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django_delayq import runtime
-from django_delayq.job.codec import try_decode_head
+from django_delayq.job.codec import SIGNATURE, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
+from django_delayq.job.security.encryption import OVERHEAD, RESULT
 from django_delayq.store.client.script import Script
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, read_row
 from django_delayq.store.records import ResultRecord
@@ -15,6 +16,8 @@ from django_delayq.store.shard import Shard
 _FIND, _PAGE = Script("find"), Script("page")
 #: Most rows of one page, and bytes of bodies read for it.
 MAX_ROWS, _PAGE_BYTES = 250, 1024 * 1024
+#: Bytes at which a body is cut: a body that is not large is whole, also encrypted and signed.
+_CUT = LARGE_BODY + OVERHEAD + SIGNATURE
 _PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
 
 
@@ -83,12 +86,13 @@ class Lookup:
         rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
         reply = self.shard.run(
             _PAGE,
-            [str(score), member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
+            [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds],
             more_keys=places,
         )
         return parse_page(
             reply,
             shard=self.shard.index,
+            cipher=self.shard.cipher,
             state=state,
             due_first_us=self._due_first_us,
             found_in=found_in,
@@ -119,7 +123,7 @@ class Lookup:
         state, result = State.GONE, None
         if word == b"ended":
             attempts, ending, stored = ResultRecord.unpack(stored)
-            if result := Result.unpack(ending):
+            if result := Result.unpack(self.shard.cipher.try_open(raw_id, RESULT, ending)):
                 state, score = result.state, result.ended_us
         elif word != b"elsewhere":
             state = State(word.decode())
@@ -129,6 +133,7 @@ class Lookup:
         return read_row(
             [member, 1, score, stored, len(body), attempts, *claim],
             shard=self.shard.index,
+            cipher=self.shard.cipher,
             state=state,
             due_first_us=self._due_first_us,
             found_in=[""],

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -221,7 +222,11 @@ def _main(pipe: Connection, parent: Connection) -> None:
         except (EOFError, OSError):
             os._exit(1)
         attempt = ChildAttempt(claim.lease, pipe, stops)
-        attempt.end((run(claim, attempt), rss_bytes()))
+        outcome = run(claim, attempt)
+        if outcome.raised is not None:
+            # Its class may not be picklable, and the worker must not run its code.
+            outcome = replace(outcome, raised=None)
+        attempt.end((outcome, rss_bytes()))
         stops.discard(claim.lease)
 
 

@@ -161,6 +161,10 @@ def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
     return not worker.take(0, queue, settle=settlements).lost
 
 
+def claim_one(role: ShardApis, every: ShardApis) -> Any:
+    return role.worker().api.claim_one(every.add(delay=HOUR), worker_name="host/1")
+
+
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
     claims_api = Claims(role.shard, worker_id=worker.code)
@@ -311,6 +315,7 @@ STEPS: dict[str, Step] = {
         ),
         *(
             settle_and_claim,
+            claim_one,
             heartbeat,
             read_queues,
             read_served_queues,
@@ -330,20 +335,20 @@ _VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat listen_for_stops read_served_queues notify "
-    "add_to_forward_stream",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat listen_for_stops read_served_queues "
+    "notify add_to_forward_stream",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "holder requeue read_served_queues",
-    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find holder requeue discard read_served_queues "
-    "notify",
+    "producer": "claim_one holder requeue read_served_queues",
+    "dispatcher": "claim_one enqueue cancel cancel_kept stop reschedule move find holder requeue discard notify "
+    "read_served_queues",
     "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
-    "action": "enqueue read_served_queues check_shards check_server",
+    "action": "claim_one enqueue read_served_queues check_shards check_server",
     "check": "find holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

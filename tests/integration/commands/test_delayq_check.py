@@ -14,6 +14,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many, get_store
 from django_delayq.exceptions import ScriptFault
+from django_delayq.job.codec import ENCRYPTED_FORMAT
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.task import registry
@@ -165,7 +166,7 @@ def test_jobs_that_this_code_cannot_run_are_listed_by_task(kept: Redis, register
     bodies = "delayq:{0}:jobs"
     raw = {job.id: bytes.fromhex(job.id.split("-")[0]) for job in (unknown, newer, torn)}
     body = kept.hget(bodies, raw[newer.id])
-    kept.hset(bodies, raw[newer.id], bytes((body[0] + 1,)) + body[1:])
+    kept.hset(bodies, raw[newer.id], bytes((ENCRYPTED_FORMAT + 1,)) + body[1:])
     kept.hset(bodies, raw[torn.id], kept.hget(bodies, raw[torn.id])[:-1])
     known = dict(registry._tasks)
     known.pop("tests.sample_app.tasks.record")

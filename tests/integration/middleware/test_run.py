@@ -1,6 +1,7 @@
 """Middlewares around a run: in threads and in an event loop, for plain and async functions, in every combination."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
@@ -132,11 +133,12 @@ def test_a_middleware_sees_the_job_and_the_attempt(middleware: Middleware, run_t
     middleware("Calling")
     classes.Calling.run_by = look
     contexts: list[Any] = []
+    context = dict(CONTEXT)
 
     def func(number: int, *, fast: bool) -> None:
         contexts.append(current_job().context)  # type: ignore[union-attr]
 
-    outcome = run_task(func, 1, kwargs={"fast": True}, attempts=AttemptHistory(ended=2), context=CONTEXT)
+    outcome = run_task(func, 1, kwargs={"fast": True}, attempts=AttemptHistory(ended=2), context=context)
     assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert seen == [("shop.tasks.play", "mail", (1,), {"fast": True}, 3, {**CONTEXT, "mine": 1})]
     assert contexts == [CONTEXT], "what travels in the job does not change"
@@ -187,6 +189,18 @@ def test_the_thread_of_a_plain_middleware_is_that_of_the_database(
     registry._tasks[task.name] = task
     outcome = in_loop(claim_of(task.name, result_ttl_us=1_000_000))
     assert outcome.result == "[0]", outcome.error
+
+
+def test_a_plain_function_runs_in_the_thread_of_its_job_under_an_async_middleware(
+    middleware: Middleware, registered: Any
+) -> None:
+    registered()
+    threads: list[int] = []
+    middleware("Outer", "AsyncRequestId")
+    task: Task[Any, Any] = Task(func=lambda: threads.append(threading.get_ident()), name="shop.tasks.play")
+    registry._tasks[task.name] = task
+    assert run(claim_of(task.name, context=CONTEXT)).kind is OutcomeKind.SUCCEEDED
+    assert threads == [threading.get_ident()]
 
 
 def test_a_plain_middleware_does_not_block_the_loop(middleware: Middleware, registered: Any) -> None:

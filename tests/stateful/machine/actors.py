@@ -180,6 +180,16 @@ class DrivenWorker:
         self.awaits_reply = reply_lost
         self._send(exchange, expected, take=not reply_lost)
 
+    def claim_one(self, raw_id: bytes) -> None:
+        """Claim the job that a person names."""
+        claim = self.api.claim_one(raw_id, worker_name="driven")
+        token = claim.lease[14:] if claim else self.code + bytes(8)
+        job = self.world.model.claim_one(token, raw_id)
+        assert (claim and (claim.lease, claim.queue, claim.rank)) == (job and (job.lease, job.queue, job.rank))
+        if claim:
+            assert claim.due_us <= self.world.model.now, "claimed early"
+            self.held.append(claim)
+
     @property
     def remembered(self) -> bool:
         """Whether Redis still has its last exchange: the worker was seen within an hour."""
@@ -254,7 +264,8 @@ class DrivenWorker:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"
             assert claim.attempt <= claim.job.retry.max_attempts, "tried too often"
-            if claim.raw_id in model.jobs:
+            # The span of one that was claimed before begins at that claim, until an attempt is recorded.
+            if claim.raw_id in model.jobs and not model.jobs[claim.raw_id].claimed_early:
                 # A due time read from a rank is exact to the millisecond.
                 expected_us = model.jobs[claim.raw_id].expires_us
                 assert (claim.expires_us is None) == (expected_us is None)

@@ -124,6 +124,12 @@ class Rules(Base):
     def exchange_all(self, pick: int, ended: list[OutcomeKind]) -> None:
         self.worker(pick).exchange(8, endings=ended)
 
+    @rule(pick=picks, which=picks)
+    def claim_one(self, pick: int, which: int) -> None:
+        """Mostly a waiting job; also one that runs, is dead, or has ended."""
+        if raw_id := self.pick(which):
+            self.worker(pick).claim_one(raw_id)
+
     @rule(pick=picks)
     def exchange_again(self, pick: int) -> None:
         worker = self.worker(pick)

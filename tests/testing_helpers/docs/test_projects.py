@@ -15,7 +15,7 @@ from tests.testing_helpers.docs.projects import Project
 DOCS = shown_tests()
 TASKS = DOCS["shop/tasks.py"]
 #: Pages whose examples are apps with a tests.py.
-PAGES = ("handles.md", "options.md", "retries.md")
+PAGES = ("encryption.md", "handles.md", "operating.md", "options.md", "retries.md")
 FAILING = """
 from django.test import TestCase
 from django_delayq.testing import DelayQMixin

@@ -32,6 +32,8 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "SHARDS": ("shards", 1),
     "ENQUEUE_TIMEOUT": ("enqueue_timeout", 5.0),
     "SIGN": ("sign", False),
+    "ENCRYPT": ("encrypt", False),
+    "ENCRYPTION_KEYS": ("encryption_keys", ()),
     "QUEUES": ("tasks.queues", frozenset()),
     "TASK_MODULES": ("tasks.task_modules", ()),
     "MIDDLEWARE": ("tasks.middleware", ()),
@@ -89,6 +91,8 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("MIDDLEWARE", ["shop.middleware.Timing", "no.such.Class"], ("shop.middleware.Timing", "no.such.Class")),
         ("ON_COMMIT", False, False),
         ("SIGN", True, True),
+        ("ENCRYPT", True, True),
+        ("ENCRYPTION_KEYS", ["k" * 32, "l" * 40], ("k" * 32, "l" * 40)),
         ("CLAIM_BEHIND_POP", False, False),
         ("RETRY", RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=1)),
         ("MAX_DELAY", timedelta(days=1), DAY_US),
@@ -153,7 +157,12 @@ NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
         ("TASK_MODULES", None),
         ("TASK_MODULES", 5),
         ("TASK_MODULES", [5]),
-        *((key, given) for key in ("ON_COMMIT", "SIGN", "CLAIM_BEHIND_POP") for given in (0, 1, None, "yes")),
+        *(
+            (key, given)
+            for key in ("ON_COMMIT", "SIGN", "ENCRYPT", "CLAIM_BEHIND_POP")
+            for given in (0, 1, None, "yes")
+        ),
+        *(("ENCRYPTION_KEYS", given) for given in (None, "k" * 40, [5], ["k" * 31], [b"k" * 40], {"k" * 40: 1})),
         *(("RETRY", given) for given in (3, None, {"max_attempts": 3}, RetryPolicy)),
         ("MAX_DELAY", 0),
         ("MAX_PAYLOAD", 1_023),
@@ -265,8 +274,11 @@ def test_objects_built_from_a_config_are_dropped_with_it(settings: Any) -> None:
 
 
 def test_a_config_is_frozen_and_shows_no_secret() -> None:
-    config, _ = read_config({"REDIS": "redis://user:canary@127.0.0.1:1/0"})
+    secret = {"ENCRYPTION_KEYS": ["canary" * 6]}
+    config, _ = read_config({"REDIS": "redis://user:canary@127.0.0.1:1/0", **secret})
     assert config and isinstance(config.redis, RedisConfig)
+    _, problems = read_config({"REDIS": URL, "ENCRYPTION_KEYS": ["canary"]})
+    assert "canary" not in repr(problems)
     assert "canary" not in repr(config) and "user" not in repr(config)
     with pytest.raises(AttributeError):
         config.shards = 2  # type: ignore[misc]

@@ -37,6 +37,7 @@ EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.UNKNOWN_TASK: dict.fromkeys((True, False), (RETRY, SHORTEST_WAIT_US, False)),
     OutcomeKind.ARGUMENTS_MISMATCH: dict.fromkeys((True, False), (RETRY, SHORTEST_WAIT_US, False)),
     OutcomeKind.NEWER: dict.fromkeys((True, False), (RETRY, SHORTEST_WAIT_US, False)),
+    OutcomeKind.UNKNOWN_KEY: dict.fromkeys((True, False), (RETRY, SHORTEST_WAIT_US, False)),
     OutcomeKind.UNREADABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.BAD_SIGNATURE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: dict.fromkeys((True, False), (DEAD, 0, False)),

@@ -18,7 +18,8 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.result import Result
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import outbox, sender
@@ -241,7 +242,7 @@ def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest
     class BrokenShard:
         index = 0
         config = SimpleNamespace(dispatcher=DispatcherConfig(), worker=WorkerConfig())
-        signer = BodySigner(on=False)
+        signer, cipher = BodySigner(on=False), Cipher(on=False)
 
         def call(self, *_: Any, **__: Any) -> Any:
             return self

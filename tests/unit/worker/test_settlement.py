@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.outcome import FREE_INTERRUPTIONS, Outcome, OutcomeKind
 from django_delayq.metrics import MetricsBuffer, Stats
-from django_delayq.processes.emitter import emitter
+from django_delayq.processes.emitter import emit_now, emitter
 from django_delayq.signals import job_finished
 from django_delayq.worker.settlement import decide_settlement, emit_all
 from tests.factories import claim_for, numbered
@@ -45,6 +46,25 @@ def test_a_log_filter_that_raises_does_not_stop_signals_or_metrics(caplog: pytes
     assert received == [claims[0].id, claims[2].id, claims[3].id]
     assert sum(Stats.of(row).retried for row in metrics.take().values()) == 3
     assert "lease lost" in caplog.text
+
+
+def test_what_is_no_attempt_is_neither_a_failure_nor_a_retry_in_the_metrics() -> None:
+    metrics = MetricsBuffer()
+    outcomes = [Outcome(kind=kind) for kind in (OutcomeKind.SNOOZED, OutcomeKind.INTERRUPTED, OutcomeKind.UNKNOWN_TASK)]
+    settled = [
+        (decide_settlement(numbered(number << 150), outcome, worker="w"), outcome)
+        for number, outcome in enumerate(outcomes, 1)
+    ]
+    emit_all(settled, lost=frozenset(), metrics=metrics, emit=emit_now)
+    [row] = metrics.take().values()
+    assert (Stats.of(row).snoozed, Stats.of(row).retried, Stats.of(row).finished) == (1, 0, 0)
+
+
+def test_an_interruption_that_counts_is_recovered_too() -> None:
+    attempts = AttemptHistory(interruptions=FREE_INTERRUPTIONS)
+    claim = claim_for(Job(raw_id=next_id(), shard=0, task="t", queue="q"), attempts=attempts)
+    found = decide_settlement(claim, Outcome(kind=OutcomeKind.INTERRUPTED), worker="w").attempts
+    assert (found.ended, found.interruptions, found.recovered, found.crash_suspected) == (1, 20, True, False)
 
 
 FIVE_MINUTES = 300.0

@@ -7,6 +7,7 @@ import pytest
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadBody, NewerBody
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import ConnectionCache
@@ -192,6 +193,19 @@ def test_body_of_a_newer_version_still_shows_its_queue(apis: ShardApis) -> None:
     assert (item.queue, type(item.fault)) == ("mail", NewerBody)
     apis.promotion.reclaim([decided(item, delay_us=30 * SECOND)])
     assert apis.scheduled("mail") == {claim.raw_id: START + LEASE + 30 * SECOND}
+
+
+def test_a_lapsed_lease_of_a_newer_body_counts_and_is_left_to_newer_processes(apis: ShardApis) -> None:
+    _, claim = claimed(apis)
+    body = apis.client.hget(apis.keys("jobs"), claim.raw_id)
+    apis.client.hset(apis.keys("jobs"), claim.raw_id, b"\x07" + body[1:])
+    # More than this process's own policy would allow.
+    apis.client.hset(apis.keys("attempts"), claim.raw_id, AttemptHistory(ended=6).pack())
+    apis.clock.advance(LEASE)
+    Dispatcher(apis.shard, apis.promotion).promote()
+    record = AttemptHistory.unpack(apis.client.hget(apis.keys("attempts"), claim.raw_id))
+    assert (record.ended, record.history[-1]["ending"], record.waiting_for) == (7, "lease expired", "")
+    assert apis.where(claim.raw_id) == ["recovered:default"]
 
 
 def test_a_lost_claim_record_does_not_stop_reclaim(apis: ShardApis) -> None:

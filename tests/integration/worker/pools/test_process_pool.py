@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 
 from django_delayq.job.retry import RetryPolicy
 from tests.sample_app import tasks
+from tests.sample_app.misbehaving import by_rules
 from tests.subprocesses import Processes
 
 
@@ -95,11 +96,12 @@ def test_children_end_with_a_worker_that_is_killed(processes: Processes, gate: P
 
 
 def test_rules_and_computed_delays_cross_the_pipe_of_a_child(processes: Processes) -> None:
+    processes.configure(TASK_MODULES=["tests.sample_app.misbehaving.by_rules"])
     processes.dispatcher()
     processes.worker("--pool=processes", "--concurrency=1")
-    dead = tasks.fail_with_rules.enqueue("dead")
+    dead = by_rules.fail_with_rules.enqueue("dead")
     processes.until_state(dead, "dead")
-    again = tasks.fail_with_rules.enqueue("again")
+    again = by_rules.fail_with_rules.enqueue("again")
     processes.until_gone([again])
     assert [(run["args"], run["attempt"]) for run in processes.runs()] == [(["again"], 2)]
 

@@ -125,9 +125,11 @@ def test_any_damage_is_bad_or_readable(data: some.DataObject) -> None:
 
 
 def test_a_body_of_a_later_release_is_recognized() -> None:
-    with pytest.raises(NewerBody, match=rf"format {codec.FORMAT + 1}.*up to {codec.FORMAT}; update"):
-        read(bytes((codec.FORMAT + 1,)) + HEAD[1:] + b"whatever comes")
-    assert decode_head(bytes((codec.FORMAT + 1,)) + HEAD[1:]).queue == "mail"
+    with pytest.raises(
+        NewerBody, match=rf"format {codec.ENCRYPTED_FORMAT + 1}.*up to {codec.ENCRYPTED_FORMAT}; update"
+    ):
+        read(bytes((codec.ENCRYPTED_FORMAT + 1,)) + HEAD[1:] + b"whatever comes")
+    assert decode_head(bytes((codec.ENCRYPTED_FORMAT + 1,)) + HEAD[1:]).queue == "mail"
 
 
 def test_a_job_is_a_plain_value() -> None:

@@ -8,10 +8,19 @@ from django.utils.crypto import salted_hmac
 
 from django_delayq import get_store
 from django_delayq.exceptions import BadBody, BadSignature, NewerBody
-from django_delayq.job.codec import FORMAT, SIGNATURE, SIGNED, decode, decode_head, encode, unsigned, with_queue
+from django_delayq.job.codec import (
+    ENCRYPTED_FORMAT,
+    SIGNATURE,
+    SIGNED,
+    decode,
+    decode_head,
+    encode,
+    unsigned,
+    with_queue,
+)
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.signing import BodySigner
+from django_delayq.job.security.signing import BodySigner
 
 JOB = Job(raw_id=next_id(), shard=0, task="shop.tasks.pay", queue="mail", priority=7, args=[1, "x"], kwargs={"k": []})
 BODY = encode(JOB, max_payload=1_000)[1]
@@ -45,7 +54,7 @@ def test_any_byte_changed_or_cut_off_is_noticed() -> None:
         for bit in (1, 0x80):
             changed = bytearray(body)
             changed[at] ^= bit
-            if changed[0] & ~SIGNED <= FORMAT:
+            if changed[0] & ~SIGNED <= ENCRYPTED_FORMAT:
                 with pytest.raises(BadSignature):
                     signer.verify(JOB.raw_id, bytes(changed))
         with pytest.raises(BadSignature):
@@ -59,7 +68,7 @@ def test_a_body_without_a_signature_is_refused() -> None:
         with pytest.raises(BadSignature, match="is not signed"):
             BodySigner(on=True).verify(JOB.raw_id, body)
     with pytest.raises(BadSignature, match="is wrong"):
-        BodySigner(on=True).verify(JOB.raw_id, bytes((FORMAT | SIGNED,)))
+        BodySigner(on=True).verify(JOB.raw_id, bytes((ENCRYPTED_FORMAT | SIGNED,)))
 
 
 def test_a_body_of_another_job_or_queue_is_refused() -> None:
@@ -112,9 +121,9 @@ def test_without_signing_a_rewritten_body_loses_its_signature() -> None:
 
 @pytest.mark.parametrize("top", [0, SIGNED])
 def test_a_body_of_a_later_release_is_left_to_that_release(top: int) -> None:
-    body = bytes((top | FORMAT + 1,)) + BODY[1:]
+    body = bytes((top | ENCRYPTED_FORMAT + 1,)) + BODY[1:]
     BodySigner(on=True).verify(JOB.raw_id, body)
-    with pytest.raises(NewerBody, match=f"format {FORMAT + 1},"):
+    with pytest.raises(NewerBody, match=f"format {ENCRYPTED_FORMAT + 1},"):
         decode(body, raw_id=JOB.raw_id, shard=0)
 
 

@@ -1,0 +1,49 @@
+"""manage.py delayq_jobs: list the jobs that match a filter."""
+
+import json
+from itertools import islice
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_delayq.management.operating import JobsCommand, job_facts
+
+
+class Command(JobsCommand):
+    """Print the jobs that match, one a line."""
+
+    help = "Lists the jobs that match the filters, or counts them."
+    changes = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        super().add_arguments(parser)
+        parser.add_argument("--limit", type=int, default=100, help="Most jobs to list; 0 for all. Default: 100.")
+        parser.add_argument("--count", action="store_true", help="Print only how many match.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the jobs."""
+        found, store = self.find(options), self.open(options)
+        if options["limit"] < 0:
+            raise ValueError(f"--limit must be 0 (all) or more, got {options['limit']}")
+        if options["count"]:
+            number = found.count()
+            self.print_result(options, f"{number:,}", matched=number)
+            return
+        rows = islice(found.rows(), options["limit"] or None)
+        shown = 0
+        for row in rows:
+            facts = job_facts(row, store)
+            if options["json"]:
+                self.stdout.write(("[" if not shown else ",") + json.dumps(facts))
+            else:
+                error = f"  {facts['error']}: {facts['message']:.60}" if facts["error"] else ""
+                when = f"{row.due_us is not None and facts['due'][:19] or '':19}"
+                self.stdout.write(
+                    f"{facts['id']}  {facts['state']:9}  {when}  {facts['queue']}  {facts['call']}{error}"
+                )
+            shown += 1
+        if options["json"]:
+            self.stdout.write("]" if shown else "[]")
+        elif shown and shown == options["limit"]:
+            self.stderr.write(f"The first {shown:,}; --limit 0 lists all, --count counts them.")

@@ -1,0 +1,50 @@
+"""manage.py delayq_pause: stop the claims of a queue's jobs, until it is resumed or until a time."""
+
+import getpass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_delayq.control.queues import queue
+from django_delayq.management.operating import OperatingCommand, time_or_span
+
+
+class Command(OperatingCommand):
+    """Pause queues."""
+
+    help = "Pauses queues: no worker claims their jobs; running jobs continue."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        parser.add_argument("queues", nargs="+", metavar="QUEUE", help="The queues.")
+        text = "When the pause ends: 10m from now, or a time such as 2027-01-31T08:00. Default: when it is resumed."
+        parser.add_argument("--until", metavar="TIME", type=time_or_span, help=text)
+        super().add_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Pause them and print which were changed."""
+        self.open(options)
+        found = [queue(name, backend=options["backend"]) for name in options["queues"]]
+        names, until = ", ".join(each.name for each in found), options["until"]
+        if options["dry_run"]:
+            self.print_result(options, f"Would pause {names}.", dry_run=True, changed=[])
+            return
+        self.confirm(f"Pause {names}{_until(until)}?", options)
+        changed = [each.name for each in found if each.pause(until=until, by=_person())]
+        text = f"Paused {', '.join(changed)}{_until(until)}." if changed else f"{names}: paused already."
+        self.print_result(options, text, changed=changed)
+
+
+def _until(until: datetime | timedelta | None) -> str:
+    if until is None:
+        return ""
+    return f" until {until.isoformat()}" if isinstance(until, datetime) else f" for {until}"
+
+
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # In a container the user may have no name.
+        return "a command"

@@ -1,0 +1,29 @@
+"""manage.py delayq_requeue: retry the failed jobs that match a filter, at once or spread over time."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_delayq.management.operating import JobsCommand, add_all, span
+
+
+class Command(JobsCommand):
+    """Retry failed jobs."""
+
+    help = "Retries the failed jobs that match the filters, or those named by their ids."
+    states = ("failed",)
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        super().add_arguments(parser)
+        add_all(parser, "failed jobs")
+        text = "Spread them evenly over this time, such as 10m; the same command continues an interrupted spread."
+        parser.add_argument("--spread", metavar="SPAN", type=span, help=text)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Retry them and print how many."""
+        self.change(
+            ("retry", "retried"),
+            options,
+            lambda found, progress: found.requeue(spread=options["spread"], progress=progress),
+        )

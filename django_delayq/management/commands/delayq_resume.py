@@ -1,0 +1,33 @@
+"""manage.py delayq_resume: allow the claims of a paused queue's jobs again."""
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_delayq.control.queues import queue
+from django_delayq.management.operating import OperatingCommand
+
+
+class Command(OperatingCommand):
+    """Resume queues."""
+
+    help = "Resumes paused queues: workers claim their jobs again at once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        parser.add_argument("queues", nargs="+", metavar="QUEUE", help="The queues.")
+        super().add_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Resume them and print which were changed."""
+        self.open(options)
+        found = [queue(name, backend=options["backend"]) for name in options["queues"]]
+        names = ", ".join(each.name for each in found)
+        if options["dry_run"]:
+            paused = [each.name for each in found if each.paused is not None]
+            self.print_result(options, f"Would resume {', '.join(paused) or 'none'}.", dry_run=True, changed=[])
+            return
+        self.confirm(f"Resume {names}?", options)
+        changed = [each.name for each in found if each.resume()]
+        text = f"Resumed {', '.join(changed)}." if changed else f"{names}: not paused."
+        self.print_result(options, text, changed=changed)

@@ -1,0 +1,110 @@
+"""manage.py delayq_run: claim one waiting job and run it here, in the foreground."""
+
+import pdb
+import sys
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_delayq.clock import moment
+from django_delayq.job.ids import from_text
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Action, OutcomeKind
+from django_delayq.management.operating import (
+    FAILED,
+    JOB_FAILED,
+    NOT_FOUND,
+    RUNS_ELSEWHERE,
+    OperatingCommand,
+    job_facts,
+)
+from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.store import Store
+from django_delayq.task import registry
+from django_delayq.worker.foreground import ForegroundRun, run_one
+
+#: Outcomes that are no failure of the job: the exit code is 0.
+_FINE = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED, OutcomeKind.STOPPED)
+_ENDS = {
+    Action.ACKNOWLEDGE: "done",
+    Action.RETRY: "to be run again",
+    Action.DEAD_LETTER: "failed for good",
+    Action.CANCEL: "cancelled",
+}
+
+
+class Command(OperatingCommand):
+    """Run one job in this process."""
+
+    help = "Claims one scheduled or ready job and runs it here, in the foreground, without a time limit."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        parser.add_argument("id", metavar="ID", help="The id of the job.")
+        text = "Open the debugger where the task raises. breakpoint() in the task opens it without this option, too."
+        parser.add_argument("--pdb", action="store_true", help=text)
+        super().add_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run the job and print how it ended."""
+        store, place = self.open(options), from_text(options["id"])
+        if place is None or place[1] >= store.config.shards:
+            raise CommandError(f"{options['id']!r:.80} is not the id of a job.", returncode=NOT_FOUND)
+        raw_id, shard = place
+        row = store.lookup(shard).find(raw_id, with_lease=True)
+        _check(row)
+        if options["dry_run"]:
+            self.print_result(options, f"Would run {job_facts(row, store)['call']}.", dry_run=True, id=row.id)
+            return
+        self.confirm(f"Run {job_facts(row, store)['call']} here?", options)
+        on_exception = _post_mortem if options["pdb"] else lambda _: None
+        ran = run_one(store.shards[shard], raw_id, due_us=row.due_us, on_exception=on_exception)
+        if ran is None:
+            # Somebody was faster.
+            _check(store.lookup(shard).find(raw_id, with_lease=True))
+            raise CommandError(f"Job {row.id} no longer waits.", returncode=NOT_FOUND)
+        self._print(ran, row, store, options)
+
+    def _print(self, ran: ForegroundRun, row: JobRow, store: Store, options: dict[str, Any]) -> None:
+        outcome, decision = ran.outcome, ran.settlement.decision
+        end = "refused, because its lease was lost: it runs again elsewhere" if ran.lost else _ENDS[decision.action]
+        seconds = outcome.run_us / 1_000_000
+        if outcome.error and not options["json"]:
+            self.stderr.write(outcome.error)
+        self.print_result(
+            options,
+            f"Job {row.id}: {outcome.kind} after {seconds:.3f} s, {end}.",
+            id=row.id,
+            outcome=outcome.kind.value,
+            seconds=seconds,
+            attempt=ran.claim.attempt,
+            end=end,
+            error=outcome.error,
+        )
+        if ran.lost or outcome.kind not in _FINE:
+            raise SystemExit(JOB_FAILED)
+
+
+def _check(row: JobRow) -> None:
+    """Refuse a job that cannot be run here, with the cure."""
+    match row.state:
+        case State.SCHEDULED | State.READY:
+            if registry.find(row.task) is None:
+                text = f"No task is registered as {row.task!r:.200} here: run the job with the code that has it."
+                raise CommandError(text, returncode=FAILED)
+        case State.CLAIMED:
+            since = f" since {moment(row.claimed_us).isoformat()}" if row.claimed_us else ""
+            text = f"Job {row.id} runs on {row.worker or 'another worker'}{since}. Wait for its end, or stop it."
+            raise CommandError(text, returncode=RUNS_ELSEWHERE)
+        case State.DEAD:
+            text = f"Job {row.id} has failed for good: delayq_requeue {row.id} --yes makes it ready, then run it."
+            raise CommandError(text, returncode=NOT_FOUND)
+        case _:
+            raise CommandError(f"Job {row.id} does not wait: it is {row.state}.", returncode=NOT_FOUND)
+
+
+def _post_mortem(error: BaseException) -> None:
+    traceback = error.__traceback__
+    # The frames of the task are the last ones.
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    pdb.post_mortem(traceback)

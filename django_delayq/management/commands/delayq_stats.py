@@ -1,0 +1,187 @@
+"""manage.py delayq_stats: queues, running jobs and processes at one moment, once or again and again."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from shutil import get_terminal_size
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from django_delayq.clock import moment
+from django_delayq.control.jobs import jobs
+from django_delayq.management.operating import OperatingCommand, span
+from django_delayq.metrics import ALL_JOBS, queue_dimension
+from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.snapshot import Snapshot, combined
+from django_delayq.store.store import Store
+from django_delayq.templatetags.delayq import duration_text
+
+#: Most running jobs that are shown, and that are read to find the longest.
+_SHOWN, _READ = 10, 250
+#: Characters of a progress bar.
+_BAR = 20
+#: To the first line and column, and from there to the end of the screen: terminals show no empty frame between.
+_HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
+_COLUMNS = ("queue", "state", "scheduled", "overdue", "ready", "oldest", "running", "workers", "done/h", "failed/h")
+
+
+class Command(OperatingCommand):
+    """Print the numbers of the admin's overview."""
+
+    help = "Shows the queues, the running jobs and the processes, once or as a view that updates."
+    changes = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        super().add_arguments(parser)
+        text = "Show it again after this time, until Ctrl-C. Default: 2s."
+        parser.add_argument("--watch", metavar="SPAN", nargs="?", const="2s", type=span, help=text)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print one view, or one after the other."""
+        store, every = self.open(options), options["watch"]
+        if isinstance(every, str):
+            every = span(every)
+        is_screen = every is not None and not options["json"] and self.stdout.isatty()
+        try:
+            while True:
+                self._show(store, options, is_screen=is_screen)
+                if every is None:
+                    return
+                time.sleep(every.total_seconds())
+        except KeyboardInterrupt:
+            self.stdout.write("")
+
+    def _show(self, store: Store, options: dict[str, Any], *, is_screen: bool) -> None:
+        facts = _facts(store, backend=options["backend"])
+        if options["json"]:
+            self.stdout.write(json.dumps(facts))
+        elif is_screen:
+            width, height = get_terminal_size()
+            lines = [f"{line[:width]}{_TO_END_OF_LINE}" for line in islice(_lines(facts), height - 1)]
+            self.stdout.write(_HOME + "\n".join(lines) + _TO_END, ending="")
+        else:
+            self.stdout.write("\n".join(_lines(facts)))
+        self.stdout.flush()
+
+
+def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
+    now = combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
+    hour = now.hour(ALL_JOBS)
+    rows = list(islice(jobs(state="running", backend=backend).rows(), _READ))
+    longest = sorted(rows, key=lambda row: row.claimed_us or sys.maxsize)[:_SHOWN]
+    return {
+        "time": moment(now.now_us).isoformat(),
+        "scheduled": now.total.scheduled,
+        "ready": now.total.ready,
+        "running": now.claimed,
+        "failed": now.dead,
+        "done_last_hour": hour.done,
+        "retried_last_hour": hour.retried,
+        "died_last_hour": now.died_last_hour,
+        "queues": {name: _queue(now, name) for name in now.queues},
+        "jobs": [_job(row, now.now_us) for row in longest],
+        "processes": [
+            {
+                "kind": each.kind,
+                "name": each.name or each.code.hex(),
+                "busy": each.busy,
+                "slots": each.slots,
+                "quiet": each.quiet,
+                "silent": round((now.now_us - each.seen_us) / 1_000_000, 1),
+            }
+            for each in now.processes
+        ],
+    }
+
+
+def _queue(now: Snapshot, name: str) -> dict[str, Any]:
+    state, hour = now.queues[name], now.hour(queue_dimension(name))
+    oldest = state.oldest_ready_us
+    return {
+        "scheduled": state.scheduled,
+        "overdue": state.overdue,
+        "ready": state.ready,
+        "oldest": None if oldest is None else moment(oldest).isoformat(),
+        "waited": None if oldest is None else max(0, now.now_us - oldest) / 1_000_000,
+        "running": now.claimed_of(name),
+        "workers": sum(process.serves(name) for process in now.processes),
+        "done_last_hour": hour.done,
+        "failed_last_hour": hour.failed,
+        "paused_by": state.paused.by if state.paused else None,
+        "paused_until": moment(state.paused.until_us).isoformat() if state.paused and state.paused.until_us else None,
+    }
+
+
+def _job(row: JobRow, now_us: int) -> dict[str, Any]:
+    ran_us = None if row.claimed_us is None else max(0, now_us - row.claimed_us)
+    return {
+        "id": row.id,
+        "task": row.task,
+        "queue": row.queue,
+        "attempt": row.attempts.ended + 1,
+        "worker": row.worker,
+        "seconds": None if ran_us is None else ran_us / 1_000_000,
+        "progress": row.progress.fraction if row.progress else None,
+        "note": row.progress.note if row.progress else "",
+        "stopping": row.stops,
+    }
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    numbers = "  ".join(f"{name} {facts[name]:,}" for name in ("scheduled", "ready", "running", "failed"))
+    ended = f"{facts['done_last_hour']:,} done, {facts['retried_last_hour']:,} retried"
+    yield f"{facts['time'][:19]}  {numbers}  last hour: {ended}, {facts['died_last_hour']:,} failed"
+    yield ""
+    yield from _table(_COLUMNS, [_row(name, queue) for name, queue in facts["queues"].items()])
+    if facts["jobs"]:
+        yield ""
+        cells = [
+            (each["id"], each["task"], str(each["attempt"]), _span(each["seconds"]), each["worker"], _progress(each))
+            for each in facts["jobs"]
+        ]
+        yield from _table(("running job", "task", "attempt", "for", "worker", "progress"), cells)
+    yield ""
+    processes = [
+        (
+            each["kind"],
+            each["name"],
+            f"{each['busy']}/{each['slots']}" if each["slots"] else "",
+            f"{_span(each['silent'])} ago",
+        )
+        for each in facts["processes"]
+    ]
+    yield from _table(("process", "name", "busy", "seen"), processes)
+
+
+def _row(name: str, queue: dict[str, Any]) -> tuple[str, ...]:
+    state = "active" if queue["workers"] else "no worker"
+    if queue["paused_by"] is not None:
+        state = f"paused by {queue['paused_by']}"
+        if queue["paused_until"]:
+            state += f" until {queue['paused_until'][:19]}"
+    numbers = (f"{queue[name]:,}" for name in ("scheduled", "overdue", "ready"))
+    more = (f"{queue[name]:,}" for name in ("running", "workers", "done_last_hour", "failed_last_hour"))
+    return (name, state, *numbers, _span(queue["waited"]), *more)
+
+
+def _progress(job: dict[str, Any]) -> str:
+    words = ["stopping"] if job["stopping"] else []
+    if job["progress"] is not None:
+        filled = int(job["progress"] * _BAR)
+        words.append(f"[{'#' * filled}{' ' * (_BAR - filled)}] {job['progress']:4.0%} {job['note']}")
+    return " ".join(words)
+
+
+def _span(seconds: float | None) -> str:
+    return "" if seconds is None else duration_text(round(seconds * 1_000_000))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    cells = [["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

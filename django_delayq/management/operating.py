@@ -1,0 +1,218 @@
+"""Operating: what the commands on jobs and queues share: filters, times, output, questions and exit codes."""
+
+import json
+import re
+import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from django_delayq.clock import moment
+from django_delayq.control.jobs import Jobs, jobs
+from django_delayq.exceptions import DelayQError, StoreError
+from django_delayq.job.job import State
+from django_delayq.management.starting import add_backend, read_settings
+from django_delayq.store.queries.job_filter import AttemptError
+from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.store import Store, get_store
+
+#: Exit codes. Django's own are 1 for errors, and argparse's is 2 for wrong options.
+FAILED, NOT_FOUND, NOT_CONFIRMED, RUNS_ELSEWHERE, JOB_FAILED = 1, 3, 4, 5, 6
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 an error, 2 wrong options, 3 no such job or queue, 4 not confirmed, "
+    "5 the job runs elsewhere (delayq_run), 6 the job failed (delayq_run)."
+)
+#: How the commands name a state.
+NAMES = {State.CLAIMED: "running", State.DEAD: "failed"}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+#: Characters of a progress bar.
+_BAR = 30
+
+
+class OperatingCommand(BaseCommand):
+    """A command on the jobs or queues of one store."""
+
+    #: Whether it changes anything: then it takes --yes and --dry-run.
+    changes = True
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Show the exit codes at the end of --help."""
+        return super().create_parser(prog_name, subcommand, epilog=EXIT_CODES, **kwargs)
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options that all of them have."""
+        add_backend(parser)
+        parser.add_argument("--json", action="store_true", help="Print JSON instead of text.")
+        if self.changes:
+            parser.add_argument("--yes", action="store_true", help="Do not ask before the change.")
+            text = "Change nothing; say what would change."
+            parser.add_argument("--dry-run", action="store_true", help=text)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Run the command; errors of the store and of its arguments become sentences."""
+        try:
+            return super().execute(*args, **options)
+        except StoreError as error:
+            raise CommandError(str(error), returncode=FAILED) from error
+        except (DelayQError, ValueError, TypeError) as error:
+            if isinstance(error, ImproperlyConfigured):
+                raise CommandError(str(error), returncode=FAILED) from error
+            raise CommandError(str(error), returncode=2) from error
+
+    def open(self, options: Mapping[str, Any]) -> Store:
+        """Return the store of the command."""
+        read_settings(options["backend"])
+        return get_store(options["backend"])
+
+    def print_result(self, options: Mapping[str, Any], text: str, **facts: Any) -> None:
+        """Print what was done, as a sentence or as a JSON object."""
+        self.stdout.write(json.dumps(facts) if options["json"] else text)
+
+    def confirm(self, question: str, options: Mapping[str, Any]) -> None:
+        """Ask before a change, unless --yes is given. Raises CommandError if nobody agrees."""
+        if options["yes"]:
+            return
+        if not sys.stdin.isatty():
+            text = f"{question} This is no terminal, so nobody can answer: add --yes to do it, or --dry-run to look."
+            raise CommandError(text, returncode=NOT_CONFIRMED)
+        self.stderr.write(f"{question} [y/N] ", ending="")
+        self.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("Nothing was changed.", returncode=NOT_CONFIRMED)
+
+    @contextmanager
+    def progress(self, total: int) -> Iterator[Callable[[int, int], None] | None]:
+        """Show a bar on standard error while a long change runs, if that is a terminal."""
+        if not self.stderr.isatty() or total <= 0:
+            yield None
+            return
+
+        def show(changed: int, seen: int) -> None:
+            filled = min(_BAR, _BAR * seen // total)
+            bar = f"\r[{'#' * filled}{' ' * (_BAR - filled)}] {min(seen, total):,} of {total:,}, {changed:,} changed"
+            self.stderr.write(bar, ending="")
+            self.stderr.flush()
+
+        show(0, 0)
+        try:
+            yield show
+        finally:
+            self.stderr.write("")
+
+
+class JobsCommand(OperatingCommand):
+    """A command on the jobs that match a filter, or on named ones."""
+
+    #: States that --state takes, and those that the command can change or show.
+    states: tuple[str, ...] = ("scheduled", "ready", "running", "failed")
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the filters, which are those of `jobs()`."""
+        parser.add_argument("ids", nargs="*", metavar="ID", help="Jobs by their ids. Default: those of the filters.")
+        text = "Only jobs in this state; may be repeated. Default: all that the command is for."
+        parser.add_argument("--state", action="append", choices=self.states, help=text)
+        parser.add_argument("--queue", metavar="NAME", help="Only jobs of this queue.")
+        parser.add_argument("--task", metavar="NAME", help="Only jobs of this task: its name or the end of it.")
+        text = "Only jobs whose last attempt ended with this exception: its name or the end of it."
+        parser.add_argument("--error", metavar="CLASS", help=text)
+        if "failed" not in self.states or len(self.states) > 1:
+            text = "Only jobs that are due before this: 10m from now, or a time such as 2027-01-31T08:00."
+            parser.add_argument("--due-before", metavar="TIME", type=time_or_span, help=text)
+        super().add_arguments(parser)
+
+    def find(self, options: Mapping[str, Any]) -> Jobs:
+        """Return the jobs that the options name."""
+        self.open(options)
+        names = ("queue", "task", "error", "due_before")
+        filters = {name: options[name] for name in names if options.get(name) is not None}
+        state = options["state"] or self.states
+        if options["ids"]:
+            filters["ids"] = options["ids"]
+        found = jobs(state=state, backend=options["backend"], **filters)
+        if self.changes and not filters and not options["state"] and not options.get("all"):
+            raise CommandError("Name jobs by their ids or by a filter, or add --all.", returncode=2)
+        return found
+
+    def change(self, verb: tuple[str, str], options: Mapping[str, Any], run: Callable[[Jobs, Any], int]) -> None:
+        """Ask, change the jobs that match, and print how many; `verb` is "cancel", "cancelled"."""
+        found = self.find(options)
+        matched = found.count()
+        if options["ids"] and not matched:
+            which = f"{len(options['ids'])} jobs" if len(options["ids"]) > 1 else f"job {options['ids'][0]}"
+            raise CommandError(
+                f"None to {verb[0]}: {which} not found, or not {_or(self.states)}.", returncode=NOT_FOUND
+            )
+        if options["dry_run"]:
+            self.print_result(options, f"Would {verb[0]} {matched:,}.", dry_run=True, matched=matched, changed=0)
+            return
+        if matched:
+            self.confirm(f"{verb[0].capitalize()} {matched:,} {'job' if matched == 1 else 'jobs'}?", options)
+        with self.progress(matched) as progress:
+            changed = run(found, progress) if matched else 0
+        left = f"; {matched - changed:,} changed meanwhile or were refused" if changed < matched else ""
+        text = f"{verb[1].capitalize()} {changed:,}{left}."
+        self.print_result(options, text, matched=matched, changed=changed)
+
+
+def add_all(parser: CommandParser, what: str) -> None:
+    """Add --all, without which a command that changes jobs needs a filter."""
+    parser.add_argument("--all", action="store_true", help=f"All {what}, if no filter is given.")
+
+
+def time_or_span(text: str) -> datetime | timedelta:
+    """Read "10m", "1h30m", or a time in ISO 8601, by default in the current time zone. Raises ArgumentTypeError."""
+    try:
+        found = parse_datetime(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r:.80} is no time of the calendar: {error}") from error
+    if found is not None:
+        return found if timezone.is_aware(found) else timezone.make_aware(found)
+    return span(text)
+
+
+def span(text: str) -> timedelta:
+    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError."""
+    parts = _SPAN.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment")
+    return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+
+
+def job_facts(row: JobRow, store: Store) -> dict[str, Any]:
+    """Return what the commands show of one job, as JSON has it. Sensitive arguments are hidden."""
+    error = AttemptError.last_of(row.attempts)
+    return {
+        "id": row.id,
+        "state": NAMES.get(row.state, row.state.value),
+        "task": row.task,
+        "queue": row.queue,
+        "call": _call(row, store),
+        "due": None if row.due_us is None else moment(row.due_us).isoformat(),
+        "priority": row.head.priority,
+        "attempts": row.attempts.ended,
+        "error": error.name,
+        "message": error.message,
+        "worker": row.worker,
+    }
+
+
+def _call(row: JobRow, store: Store) -> str:
+    if row.job is None or not apps.is_installed("django.contrib.admin"):
+        return f"{row.task.rpartition('.')[2]}(…)"
+    # The package of the admin cannot be imported in a project without it.
+    from django_delayq.admin.arguments import DisplayedArguments
+
+    return DisplayedArguments.of(row.job, store.config.admin.redact).line()
+
+
+def _or(names: tuple[str, ...]) -> str:
+    return " or ".join(names)

@@ -1,0 +1,190 @@
+"""The commands on jobs and queues: what they find, change, print and refuse."""
+
+import json
+from argparse import ArgumentTypeError
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_delayq import RetryPolicy, delayed_task, get_job, jobs, queue
+from django_delayq.management.operating import NOT_CONFIRMED, NOT_FOUND, span, time_or_span
+from django_delayq.testing import DelayQ
+from tests.sample_app import tasks
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=1), sensitive=("secret",), name="operating.refuse")
+def refuse(secret: str) -> None:
+    """Fail for good."""
+    raise ValueError("as asked")
+
+
+def run(*command: str) -> str:
+    """Run a command and return what it prints."""
+    out = StringIO()
+    call_command(*command, stdout=out, stderr=StringIO())
+    return out.getvalue()
+
+
+def read(*command: str) -> Any:
+    """Run a command with --json and return its object."""
+    return json.loads(run(*command, "--json"))
+
+
+@pytest.fixture
+def mixed(delayq: DelayQ) -> list[str]:
+    """Two failed jobs, three scheduled ones and a ready one; returns the ids of the failed ones."""
+    failed = [refuse.using(queue=name).enqueue("hidden").id for name in ("mail", "other")]
+    delayq.drain(errors="retry")
+    for hours in (1, 2, 3):
+        tasks.noop.using(queue="mail").after(hours=hours).enqueue(hours)
+    tasks.noop.using(queue="other", key="k").enqueue("now")
+    return failed
+
+
+def test_jobs_lists_what_the_filters_find(mixed: list[str]) -> None:
+    found = read("delayq_jobs")
+    assert sorted(each["state"] for each in found) == ["failed"] * 2 + ["ready"] + ["scheduled"] * 3
+    assert [each["id"] for each in read("delayq_jobs", "--state", "failed")] == mixed
+    assert [each["queue"] for each in read("delayq_jobs", "--task", "refuse", "--queue", "other")] == ["other"]
+    assert len(read("delayq_jobs", "--error", "ValueError")) == 2
+    assert len(read("delayq_jobs", "--due-before", "90m")) == 2
+    assert read("delayq_jobs", mixed[0])[0]["error"] == "ValueError"
+    assert read("delayq_jobs", "--queue", "nowhere") == []
+    assert read("delayq_jobs", "--count", "--state", "scheduled") == {"matched": 3}
+    assert len(read("delayq_jobs", "--limit", "2")) == 2
+    assert len(run("delayq_jobs", "--limit", "0").splitlines()) == 6
+
+
+def test_no_command_shows_a_sensitive_argument(mixed: list[str]) -> None:
+    for command in (("delayq_jobs",), ("delayq_inspect", mixed[0]), ("delayq_stats",)):
+        assert "hidden" not in run(*command) + run(*command, "--json")
+    assert "ValueError: as asked" in run("delayq_jobs", "--state", "failed")
+
+
+def test_inspect_shows_a_job_with_its_attempts(mixed: list[str]) -> None:
+    facts = read("delayq_inspect", mixed[0])
+    assert (facts["state"], facts["task"], facts["attempts"], facts["max_attempts"]) == (
+        "failed",
+        "operating.refuse",
+        1,
+        1,
+    )
+    assert "ValueError: as asked" in facts["history"][0]["error"]
+    text = run("delayq_inspect", mixed[0])
+    assert "attempt 1: failed" in text
+    [ready] = jobs(state="ready")
+    assert read("delayq_inspect", ready.id)["key"] == "k"
+
+
+@pytest.mark.parametrize("unknown", ["nonsense", "01a2086773ebaaaabbbbcccc-0", "01a2086773ebaaaabbbbcccc-9"])
+def test_inspect_of_no_job_says_so(delayq: DelayQ, unknown: str) -> None:
+    with pytest.raises(CommandError, match="There is no job") as raised:
+        run("delayq_inspect", unknown)
+    assert raised.value.returncode == NOT_FOUND
+
+
+def test_cancel_changes_what_matches(mixed: list[str]) -> None:
+    assert run("delayq_cancel", "--queue", "mail", "--dry-run") == "Would cancel 3.\n"
+    assert read("delayq_cancel", "--queue", "mail", "--due-before", "90m", "--yes") == {"matched": 1, "changed": 1}
+    assert run("delayq_cancel", "--all", "--yes") == "Cancelled 3.\n"
+    assert run("delayq_cancel", "--all", "--yes") == "Cancelled 0.\n"
+    assert jobs(state="failed").count() == 2
+
+
+def test_cancel_takes_ids(mixed: list[str]) -> None:
+    [ready] = jobs(state="ready")
+    assert run("delayq_cancel", ready.id, "--yes") == "Cancelled 1.\n"
+    with pytest.raises(CommandError, match="None to cancel") as raised:
+        run("delayq_cancel", ready.id, "--yes")
+    assert raised.value.returncode == NOT_FOUND
+    with pytest.raises(CommandError, match="not found, or not scheduled or ready"):
+        run("delayq_cancel", mixed[0], "--yes")
+
+
+def test_requeue_retries_what_failed(mixed: list[str], delayq: DelayQ) -> None:
+    assert run("delayq_requeue", mixed[0], "--yes") == "Retried 1.\n"
+    assert read("delayq_requeue", "--error", "ValueError", "--spread", "10m", "--yes") == {"matched": 1, "changed": 1}
+    handle = get_job(mixed[1])
+    assert handle is not None
+    assert handle.due is not None
+    assert timedelta(minutes=4) < handle.due - delayq.now < timedelta(minutes=6)
+
+
+def test_pause_and_resume(mixed: list[str], delayq: DelayQ) -> None:
+    assert run("delayq_pause", "mail", "--until", "10m", "--dry-run") == "Would pause mail.\n"
+    assert read("delayq_pause", "mail", "other", "--until", "10m", "--yes") == {"changed": ["mail", "other"]}
+    assert "paused by" in run("delayq_stats")
+    assert run("delayq_resume", "mail", "--dry-run") == "Would resume mail.\n"
+    assert run("delayq_resume", "mail", "--yes") == "Resumed mail.\n"
+    assert run("delayq_resume", "mail", "--yes") == "mail: not paused.\n"
+    assert queue("other").paused is not None
+    delayq.advance(minutes=11, run=True)
+    assert queue("other").paused is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("delayq_cancel", "--all"), ("delayq_requeue", "--all"), ("delayq_pause", "mail"), ("delayq_resume", "mail")],
+)
+def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="add --yes to do it") as raised:
+        run(*command)
+    assert raised.value.returncode == NOT_CONFIRMED
+    assert jobs().count() == 6
+    assert queue("mail").paused is None
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (("delayq_cancel", "--yes"), "Name jobs by their ids or by a filter, or add --all"),
+        (("delayq_requeue", "--yes"), "Name jobs by their ids or by a filter, or add --all"),
+        (("delayq_cancel", "--state", "failed"), "argument --state: invalid choice: 'failed'"),
+        (("delayq_requeue", "--spread", "10"), "argument --spread: '10' is no time: use 10m"),
+        (("delayq_pause", "mail", "--until", "soon"), "argument --until: 'soon' is no time: use 10m"),
+        (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is no time of"),
+        (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), "until must be later than now"),
+        (("delayq_jobs", "--limit", "-1"), "--limit must be 0"),
+        (("delayq_jobs", "nonsense"), "'nonsense' is not the id of a job"),
+        (("delayq_pause", "", "--yes"), "queue"),
+        (("delayq_stats", "--watch", "never"), "argument --watch: 'never' is no time"),
+    ],
+)
+def test_wrong_options_are_refused_with_the_cure(mixed: list[str], command: tuple[str, ...], text: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        run(*command)
+    assert text in str(raised.value)
+    assert jobs().count() == 6
+
+
+def test_stats_show_queues_jobs_and_processes(mixed: list[str]) -> None:
+    facts = read("delayq_stats")
+    assert (facts["scheduled"], facts["ready"], facts["running"], facts["failed"]) == (3, 1, 0, 2)
+    assert facts["queues"]["mail"]["scheduled"] == 3
+    assert facts["queues"]["other"]["ready"] == 1
+    text = run("delayq_stats")
+    assert "scheduled 3  ready 1  running 0  failed 2" in text
+    assert [line.split()[0] for line in text.splitlines()[2:5]] == ["queue", "mail", "other"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10m", 600), ("1h30m", 5_400), ("500ms", 0.5), ("1.5d", 129_600), ("2w1s", 1_209_601)]
+)
+def test_a_span_is_numbers_with_units(text: str, seconds: float) -> None:
+    assert span(text).total_seconds() == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "10 m", "10x", "ten"])
+def test_another_text_is_no_span(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="use 10m"):
+        span(text)
+
+
+def test_a_moment_without_a_zone_is_in_the_zone_of_the_project(settings: Any) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
+    found = time_or_span("2027-01-31T08:00")
+    assert str(found) == "2027-01-31 08:00:00+01:00"
+    assert str(time_or_span("2027-01-31T08:00Z")) == "2027-01-31 08:00:00+00:00"

@@ -1,0 +1,188 @@
+"""delayq_run: one job in the foreground, with the outcome of a worker and without its time limits."""
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_delayq import RetryPolicy, current_job, delayed_task, get_job, get_store, queue
+from django_delayq.management.operating import JOB_FAILED, NOT_CONFIRMED, NOT_FOUND, RUNS_ELSEWHERE
+from django_delayq.metrics import ALL_JOBS
+from django_delayq.store.claims import Claims
+from django_delayq.task import registry
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
+
+#: What the tasks of this file do: the test puts a function here.
+body: list[Callable[[], object]] = []
+
+
+@delayed_task(name="operating.runs", retry=RetryPolicy(max_attempts=2), timeout=0.2, store_result=60)
+def runs() -> object:
+    """Do what the test says."""
+    return body[-1]()
+
+
+@pytest.fixture(autouse=True)
+def _delayq(delayq_settings: Any, redis_url: str) -> None:
+    delayq_settings.DELAYQ = {"REDIS": redis_url, "LEASE": 1, "ON_COMMIT": False}
+
+
+def run(*options: str) -> tuple[int, str, str]:
+    """Run the command; return its exit code, its output and its errors."""
+    out, err, code = StringIO(), StringIO(), 0
+    try:
+        call_command("delayq_run", *options, stdout=out, stderr=err)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+def refused(*options: str) -> CommandError:
+    """Run the command, which refuses; return its error."""
+    with pytest.raises(CommandError) as raised:
+        run(*options)
+    return raised.value
+
+
+@pytest.mark.parametrize("delay", [0, 3_600])
+def test_a_waiting_job_runs_here_and_is_done(delay: int) -> None:
+    ran: list[Any] = []
+    body.append(lambda: ran.append((threading.current_thread(), current_job().attempt)))
+    handle = runs.after(delay).enqueue()
+    code, text, _ = run(handle.id, "--yes")
+    assert code == 0
+    assert ran == [(threading.main_thread(), 1)]
+    assert text.startswith(f"Job {handle.id}: succeeded after 0.0")
+    assert handle.refresh().state == "done"
+    assert get_store().dashboard(0).snapshot().processes == []
+    assert get_store().dashboard(0).snapshot().hour(ALL_JOBS).done == 1
+
+
+def test_the_outcome_is_printed_as_json() -> None:
+    body.append(lambda: None)
+    code, text, _ = run(runs.enqueue().id, "--yes", "--json")
+    facts = json.loads(text)
+    assert (code, facts["outcome"], facts["attempt"], facts["end"]) == (0, "succeeded", 1, "done")
+
+
+def test_a_failure_is_printed_and_the_policy_decides() -> None:
+    def fails() -> None:
+        raise ValueError("as asked")
+
+    body.append(fails)
+    handle = runs.enqueue()
+    code, text, errors = run(handle.id, "--yes")
+    assert code == JOB_FAILED
+    assert "ValueError: as asked" in errors
+    assert "failed after" in text
+    assert "to be run again" in text
+    assert handle.refresh().state == "scheduled"
+    assert run(handle.id, "--yes")[0] == JOB_FAILED
+    assert handle.refresh().state == "dead"
+    error = refused(handle.id, "--yes")
+    assert f"delayq_requeue {handle.id}" in str(error)
+    assert error.returncode == NOT_FOUND
+
+
+def test_no_limit_ends_it_and_its_lease_is_renewed(redis_url: str) -> None:
+    """It runs longer than its time limit and than a lease, while a dispatcher looks for expired leases."""
+    store = get_store()
+    keys, client = store.shards[0].keys, store.shards[0].client
+
+    def stays() -> str:
+        first = client.zrange(keys("leases"), 0, 0, withscores=True)[0][1]
+        for _ in range(500):
+            if client.zrange(keys("leases"), 0, 0, withscores=True)[0][1] >= first + 2_000_000:
+                return "renewed"
+            threading.Event().wait(0.02)
+        return "not renewed"
+
+    body.append(stays)
+    handle = runs.enqueue()
+    assert run(handle.id, "--yes")[0] == 0
+    assert handle.refresh().result == "renewed"
+
+
+def test_a_job_that_runs_elsewhere_is_refused() -> None:
+    handle = runs.enqueue()
+    worker = Claims(get_store().shards[0])
+    worker.settle_and_claim(worker.prepare(queues=["default"], want=1, worker_name="host/7"))
+    error = refused(handle.id, "--yes")
+    assert "runs on host/7 since" in str(error)
+    assert error.returncode == RUNS_ELSEWHERE
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, __import__("bdb").BdbQuit])
+@pytest.mark.parametrize(("delay", "state"), [(0, "ready"), (3_600, "scheduled")])
+def test_a_run_that_a_person_ends_counts_no_attempt(error: type[BaseException], delay: int, state: str) -> None:
+    def ends() -> None:
+        raise error
+
+    body.append(ends)
+    handle = runs.after(delay).enqueue()
+    due = handle.due
+    code, text, _ = run(handle.id, "--yes")
+    assert code == JOB_FAILED
+    assert "interrupted" in text
+    assert handle.refresh().state == state
+    assert handle.due is not None
+    assert due is not None
+    assert abs(handle.due - due) < timedelta(seconds=1)
+    row = get_store().lookup(0).find(handle._raw_id)
+    assert row.attempts.ended == 0
+
+
+def test_a_job_that_is_asked_to_stop_sees_it() -> None:
+    def looks() -> None:
+        handle.stop(grace=60)
+        for _ in range(500):
+            if current_job().should_stop:
+                raise RuntimeError("stops")
+            threading.Event().wait(0.02)
+
+    body.append(looks)
+    handle = runs.enqueue()
+    code, text, _ = run(handle.id, "--yes")
+    assert (code, "stopped" in text, "cancelled" in text) == (0, True, True)
+
+
+def test_a_paused_queue_does_not_hinder_it() -> None:
+    body.append(lambda: None)
+    queue("default").pause()
+    assert run(runs.enqueue().id, "--yes")[0] == 0
+
+
+def test_nothing_runs_without_a_yes_or_with_a_dry_run() -> None:
+    handle = runs.enqueue()
+    assert run(handle.id, "--dry-run")[1].startswith("Would run runs(")
+    error = refused(handle.id)
+    assert "add --yes" in str(error)
+    assert error.returncode == NOT_CONFIRMED
+    assert handle.refresh().state == "ready"
+
+
+def test_what_is_no_waiting_job_is_refused() -> None:
+    assert refused("nonsense", "--yes").returncode == NOT_FOUND
+    handle = runs.enqueue()
+    handle.cancel()
+    assert "does not wait" in str(refused(handle.id, "--yes"))
+    handle = tasks.noop.enqueue()
+    with registry.override({}):
+        assert "No task is registered as" in str(refused(handle.id, "--yes"))
+    assert handle.refresh().state == "ready"
+
+
+def test_the_debugger_opens_where_the_task_raises(processes: Processes) -> None:
+    handle = tasks.fail.enqueue()
+    command = processes.start("delayq_run", handle.id, "--yes", "--pdb")
+    assert command.wait() == JOB_FAILED
+    found = get_job(handle.id)
+    assert found is not None
+    assert "tests/sample_app/tasks.py" in command.output
+    assert "(Pdb)" in command.output

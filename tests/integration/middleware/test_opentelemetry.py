@@ -1,0 +1,140 @@
+"""The supplied middleware of OpenTelemetry, with its real SDK: request, enqueue and every attempt are one trace."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from django_delayq import RetryPolicy
+from django_delayq.task import registry
+from django_delayq.task.task import Task
+from django_delayq.testing import DelayQ
+from tests.subprocesses import ROOT, Processes
+
+PATH = "django_delayq.middleware.opentelemetry.OpenTelemetryMiddleware"
+#: What a project puts into its settings. Only the exporter is not what it would use.
+SETTINGS = """
+import json
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+class ToFile(SpanExporter):
+    def export(self, spans):
+        with open({path!r}, "a") as collected:
+            for span in spans:
+                parent = span.parent and span.parent.span_id
+                collected.write(json.dumps([span.name, span.context.trace_id, parent]) + "\\n")
+        return SpanExportResult.SUCCESS
+
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(ToFile()))
+trace.set_tracer_provider(provider)
+"""
+
+
+@pytest.fixture(scope="module")
+def exporter() -> InMemorySpanExporter:
+    """The spans of this process; OpenTelemetry allows one provider in each."""
+    collected, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(collected))
+    trace.set_tracer_provider(provider)
+    return collected
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter, delayq_settings: Any, registered: Any) -> Iterator[InMemorySpanExporter]:
+    """The spans of one test."""
+    registered()
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "MIDDLEWARE": [PATH]}
+    exporter.clear()
+    yield exporter
+
+
+def task_of(func: Any) -> Task[Any, Any]:
+    retry = RetryPolicy(max_attempts=2, base=0.01, cap=0.01)
+    task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", queue="mail", retry=retry)
+    registry._tasks[task.name] = task
+    return task
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_the_request_the_enqueue_and_each_attempt_are_one_trace(
+    spans: InMemorySpanExporter, delayq: DelayQ, is_async: bool
+) -> None:
+    inner: list[Any] = []
+
+    def func() -> None:
+        inner.append(trace.get_current_span().get_span_context().span_id)
+        raise ValueError("no money")
+
+    async def coroutine() -> None:
+        func()
+
+    task = task_of(coroutine if is_async else func)
+    with trace.get_tracer("shop").start_as_current_span("request") as request:
+        job = asyncio.run(task.aenqueue()) if is_async else task.enqueue()
+    delayq.drain(errors="retry")
+    sent, first, second = [span for span in spans.get_finished_spans() if span.name != "request"]
+    assert {span.context.trace_id for span in (sent, first, second)} == {request.get_span_context().trace_id}
+    assert sent.parent and sent.parent.span_id == request.get_span_context().span_id
+    assert [span.parent and span.parent.span_id for span in (first, second)] == [sent.context.span_id] * 2
+    assert inner == [first.context.span_id, second.context.span_id]
+    assert (sent.name, sent.kind, first.name, first.kind) == (
+        *("send mail", trace.SpanKind.PRODUCER),
+        *("process mail", trace.SpanKind.CONSUMER),
+    )
+    attributes = first.attributes or {}
+    assert attributes["messaging.message.id"] == job.id and attributes["delayq.task"] == "shop.tasks.play"
+    assert [(span.attributes or {})["delayq.attempt"] for span in (first, second)] == [1, 2]
+    assert first.status.status_code is trace.StatusCode.ERROR and first.events[0].name == "exception"
+    assert sent.status.status_code is trace.StatusCode.UNSET
+
+
+def test_no_span_has_an_argument(spans: InMemorySpanExporter, delayq: DelayQ) -> None:
+    task_of(lambda card: None).enqueue("4111-canary")
+    delayq.run_due()
+    assert len(spans.get_finished_spans()) == 2
+    assert "canary" not in "".join(span.to_json() for span in spans.get_finished_spans())
+
+
+@pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
+def test_a_trace_reaches_the_process_that_runs_the_task(
+    spans: InMemorySpanExporter,
+    processes: Processes,
+    task_module: Callable[[str, str], ModuleType],
+    pool: str,
+) -> None:
+    shop = task_module("shop_tasks", "from django_delayq import delayed_task\n@delayed_task\nasync def play(): pass\n")
+    processes.configure(MIDDLEWARE=[PATH])
+    path = processes.folder / "spans"
+    with open(processes.folder / "process_settings.py", "a") as project:
+        project.write(SETTINGS.format(path=str(path)))
+    processes.worker(f"--pool={pool}", "--concurrency=1")
+    processes.until_gone([shop.play.enqueue()])
+    [sent] = spans.get_finished_spans()
+    line = processes.until(lambda: path.exists() and path.read_text(), what="the span of the run")
+    assert line == f'["process default", {sent.context.trace_id}, {sent.context.span_id}]\n'
+
+
+def test_without_its_package_the_error_names_the_extra() -> None:
+    program = f"""
+import sys
+sys.modules["opentelemetry"] = None
+import django
+from django.conf import settings
+settings.configure(DELAYQ={{"REDIS": "redis://127.0.0.1:1/0", "MIDDLEWARE": [{PATH!r}]}})
+django.setup()
+from django_delayq.checks import check_middleware
+print(check_middleware()[0].msg)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "pip install 'django-delayq[otel]'" in done.stdout, done.stderr
