@@ -151,8 +151,8 @@ class JobHandle:
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
         while await in_thread(self._must_wait, until, seconds):
-            left = until - monotonic()
-            await watch_of(self._lookup).wait(self._raw_id, None if left == inf else left)
+            watch, left = watch_of(self._store.shards[self._shard], self._lookup), until - monotonic()
+            await watch.wait(self._raw_id, None if left == inf else left)
         return self.result
 
     def _must_wait(self, until: float, seconds: float) -> bool:

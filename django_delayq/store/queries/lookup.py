@@ -25,7 +25,7 @@ class Lookup:
     """API of one shard that reads jobs."""
 
     def __init__(self, shard: Shard) -> None:
-        self.shard = shard
+        self._shard = shard
         self._due_first_us = shard.config.dispatcher.due_first_us
 
     def find(
@@ -36,8 +36,8 @@ class Lookup:
         With `with_lease`, also the lease's end of a claimed job; then it takes two. No body is cut.
         """
         for _ in range(3):
-            keys = self.shard.keys
-            reply = self.shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
+            keys = self._shard.keys
+            reply = self._shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
             again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
             head = try_decode_head(reply[2]) if again else None
             if head is None:
@@ -47,12 +47,12 @@ class Lookup:
 
     def ended(self, raw_ids: Sequence[bytes]) -> set[bytes]:
         """Return which of these jobs have ended, are dead, or never existed. One round trip, O(1) a job."""
-        replies = self.shard.execute_all([["HEXISTS", self.shard.keys("jobs"), raw_id] for raw_id in raw_ids])
+        replies = self._shard.execute_all([["HEXISTS", self._shard.keys("jobs"), raw_id] for raw_id in raw_ids])
         return {raw_id for raw_id, exists in zip(raw_ids, replies, strict=True) if not exists}
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a unique key, or None. O(1)."""
-        member = self.shard.execute("HGET", self.shard.keys("unique_keys"), digest)
+        member = self._shard.execute("HGET", self._shard.keys("unique_keys"), digest)
         return member[:12] if member else None
 
     def page(
@@ -73,7 +73,7 @@ class Lookup:
         `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are read, for up to
         0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
         """
-        keys = self.shard.keys
+        keys = self._shard.keys
         if state in _PLACES:
             places, found_in = [keys(_PLACES[state])], [""]
         else:
@@ -84,15 +84,15 @@ class Lookup:
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
         rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
-        reply = self.shard.run(
+        reply = self._shard.run(
             _PAGE,
             [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds],
             more_keys=places,
         )
         return parse_page(
             reply,
-            shard=self.shard.index,
-            cipher=self.shard.cipher,
+            shard=self._shard.index,
+            cipher=self._shard.cipher,
             state=state,
             due_first_us=self._due_first_us,
             found_in=found_in,
@@ -123,7 +123,7 @@ class Lookup:
         state, result = State.GONE, None
         if word == b"ended":
             attempts, ending, stored = ResultRecord.unpack(stored)
-            if result := Result.unpack(self.shard.cipher.try_open(raw_id, RESULT, ending)):
+            if result := Result.unpack(self._shard.cipher.try_open(raw_id, RESULT, ending)):
                 state, score = result.state, result.ended_us
         elif word != b"elsewhere":
             state = State(word.decode())
@@ -132,8 +132,8 @@ class Lookup:
         member = raw_id + (b"" if state is State.DEAD else body[1:3])
         return read_row(
             [member, 1, score, stored, len(body), attempts, *claim],
-            shard=self.shard.index,
-            cipher=self.shard.cipher,
+            shard=self._shard.index,
+            cipher=self._shard.cipher,
             state=state,
             due_first_us=self._due_first_us,
             found_in=[""],

@@ -78,7 +78,7 @@ class EndWatch:
 _watches: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Shard, EndWatch]]" = WeakKeyDictionary()
 
 
-def watch_of(lookup: Lookup) -> EndWatch:
-    """Return the watch of the running event loop for the shard of a lookup."""
+def watch_of(shard: Shard, lookup: Lookup) -> EndWatch:
+    """Return the watch of the running event loop for a shard, which `lookup` reads."""
     watches = _watches.setdefault(asyncio.get_running_loop(), {})
-    return watches.setdefault(lookup.shard, EndWatch(lookup))
+    return watches.setdefault(shard, EndWatch(lookup))
