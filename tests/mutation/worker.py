@@ -400,8 +400,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done runs in the event loop",
         EXECUTION,
-        "check if is_async(check) else sync_to_async(check), job",
-        "check, job",
+        "if check is not None and await _await(check, job):",
+        "if check is not None and check(*job.args, **job.kwargs):",
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",

@@ -43,7 +43,10 @@ def in_loop(claim: Claim) -> Outcome:
     return asyncio.run(main())
 
 
-@pytest.fixture(params=[(in_thread, "plain"), (in_thread, "async"), (in_loop, "async")], ids=lambda kind: str(kind))
+@pytest.fixture(
+    params=[(in_thread, "plain"), (in_thread, "async"), (in_loop, "async")],
+    ids=lambda way: f"{way[0].__name__}-{way[1]}",
+)
 def run_task(request: pytest.FixtureRequest, registered: Any) -> Run:
     """Run a function as a task, plain in a thread, async in a thread, and async in a loop."""
     registered()
@@ -178,7 +181,9 @@ async def sleep_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run_claim", "func"), [(in_thread, spin), (in_thread, sleep_long), (in_loop, sleep_long)], ids=str
+    ("run_claim", "func"),
+    [(in_thread, spin), (in_thread, sleep_long), (in_loop, sleep_long)],
+    ids=lambda func: func.__name__,
 )
 def test_the_soft_limit_is_that_of_the_task_inside_the_middlewares(
     middleware: Middleware, registered: Any, run_claim: Any, func: Any

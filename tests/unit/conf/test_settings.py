@@ -160,6 +160,10 @@ NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
         ("TASK_MODULES", 5),
         ("TASK_MODULES", [5]),
         *(
+            ("MIDDLEWARE", given)
+            for given in (None, 5, "shop.A", [5], ["A"], [""], ["shop.A", "shop.A"], {"shop.A": {}})
+        ),
+        *(
             (key, given)
             for key in ("ON_COMMIT", "SIGN", "ENCRYPT", "CLAIM_BEHIND_POP", "RUN_IN_RUNSERVER")
             for given in (0, 1, None, "yes")
