@@ -88,53 +88,54 @@ def _in_loop() -> bool:
     return True
 
 
+def _log(level: int, text: str, *more: Any, job_id: str, job: Any, attempt: int | None, error: Any = None) -> None:
+    """Log a sentence about a job, whose beginning is the same in all of them."""
+    if logger.isEnabledFor(level):
+        task, queue = (job.task, job.queue) if job else ("?", "?")
+        fields = job_fields(job_id, job, attempt)
+        # The record names the line of the caller, one frame up.
+        logger.log(
+            level, f"Job %s of %r in %r {text}", job_id, task, queue, *more, exc_info=error, extra=fields, stacklevel=3
+        )
+
+
 def _log_enqueued(job: Any, **_: Any) -> None:
+    # Before the id becomes text, which every job would pay for.
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("Job %s of %r enqueued in %r", job.id, job.task, job.queue, extra=job_fields(job.id, job))
+        _log(logging.DEBUG, "enqueued", job_id=job.id, job=job, attempt=None)
 
 
 def _log_started(job: Any, attempt: int, **_: Any) -> None:
     if logger.isEnabledFor(logging.DEBUG):
-        text, fields = "Job %s of %r in %r started, attempt %d", job_fields(job.id, job, attempt)
-        logger.debug(text, job.id, job.task, job.queue, attempt, extra=fields)
+        _log(logging.DEBUG, "started, attempt %d", attempt, job_id=job.id, job=job, attempt=attempt)
 
 
 def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, error: Any, **_: Any) -> None:
+    about = {"job_id": job_id, "job": job, "attempt": attempt}
     if outcome.kind == "succeeded":
-        if logger.isEnabledFor(logging.INFO):
-            seconds, text = outcome.run_us / 1_000_000, "Job %s of %r in %r done in %.3f s, attempt %d"
-            fields = job_fields(job_id, job, attempt)
-            logger.info(text, job_id, job.task, job.queue, seconds, attempt, extra=fields)
+        _log(logging.INFO, "done in %.3f s, attempt %d", outcome.run_us / 1_000_000, attempt, **about)
     elif decision.action == "retry":
-        task, queue = (job.task, job.queue) if job else (None, None)
         seconds, reason = decision.delay_us / 1_000_000, last_line(outcome.error)
-        fields = job_fields(job_id, job, attempt)
         if outcome.kind == "snoozed":
-            text = "Job %s of %r in %r snoozed in attempt %d; again in %.1f s: %s"
-            logger.info(text, job_id, task, queue, attempt, seconds, reason, extra=fields)
-            return
-        if not decision.counted and outcome.kind != "interrupted" and seconds > 1:
+            text = "snoozed in attempt %d; again in %.1f s: %s"
+            _log(logging.INFO, text, attempt, seconds, reason, **about, error=error)
+        elif not decision.counted and outcome.kind != "interrupted" and seconds > 1:
             # It waits for a worker that can run it. The first wait, of a second, was a warning.
-            text = "Job %s of %r in %r still waits (%s), next in %.1f s"
-            logger.debug(text, job_id, task, queue, outcome.kind, seconds, extra=fields)
-            return
-        text, arguments = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s", (job_id, task, queue, outcome.kind)
-        logger.warning(text, *arguments, attempt, seconds, reason, exc_info=error, extra=fields)
+            _log(logging.DEBUG, "still waits (%s), next in %.1f s", outcome.kind, seconds, **about)
+        else:
+            text = "%s, attempt %d; next in %.1f s: %s"
+            _log(logging.WARNING, text, outcome.kind, attempt, seconds, reason, **about, error=error)
     elif decision.action == "cancel":
-        task, queue = (job.task, job.queue) if job else (None, None)
-        text, fields = "Job %s of %r in %r stopped, attempt %d; it ends as cancelled", job_fields(job_id, job, attempt)
-        logger.info(text, job_id, task, queue, attempt, extra=fields)
+        _log(logging.INFO, "stopped, attempt %d; it ends as cancelled", attempt, **about)
 
 
 def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, error: Any, **_: Any) -> None:
-    task, queue = (job.task, job.queue) if job else ("?", "?")
-    text, fields = "Job %s of %r in %r is dead after attempt %d: %s", job_fields(job_id, job, attempt)
-    logger.error(text, job_id, task, queue, attempt, last_line(reason), exc_info=error, extra=fields)
+    text = "is dead after attempt %d: %s"
+    _log(logging.ERROR, text, attempt, last_line(reason), job_id=job_id, job=job, attempt=attempt, error=error)
 
 
 def _log_expired(job_id: str, job: Any, **_: Any) -> None:
-    text, fields = "Job %s of %r in %r expired before it could begin", job_fields(job_id, job)
-    logger.warning(text, job_id, job.task, job.queue, extra=fields)
+    _log(logging.WARNING, "expired before it could begin", job_id=job_id, job=job, attempt=None)
 
 
 def last_line(text: str) -> str:

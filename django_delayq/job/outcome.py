@@ -120,7 +120,8 @@ _FINAL = frozenset(
 WAITS_FOR_CODE = frozenset(
     {OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH, OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY}
 )
-_ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
+#: The decision on every success.
+ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)
 _CANCEL = Decision(action=Action.CANCEL)
@@ -146,13 +147,13 @@ def decide(
     """
     ending = outcome.kind
     if ending is OutcomeKind.SUCCEEDED:
-        return _ACKNOWLEDGE
+        return ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
     if ending is OutcomeKind.STOPPED:
         return _CANCEL
     if ending is OutcomeKind.EXPIRED:
-        return _DEAD_LETTER if dead_if_expired else _ACKNOWLEDGE
+        return _DEAD_LETTER if dead_if_expired else ACKNOWLEDGE
     if ending is OutcomeKind.SNOOZED:
         return _uncounted(max(SHORTEST_SNOOZE_US, outcome.delay_us or 0))
     if ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS:

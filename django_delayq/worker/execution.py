@@ -35,11 +35,10 @@ from django_delayq.processes.idle_connections import close_while_idle
 from django_delayq.signals import announce, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
-from django_delayq.task.arguments import check_fit
 from django_delayq.worker.time_limit import TimeLimit
 
 #: How user code is called, and how database connections are cleaned up: one each for threads and for event loops.
-Call = Callable[[Any, Job, Claim], Awaitable[Any]]
+Call = Callable[[Any, Claim, Job], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
@@ -146,12 +145,8 @@ async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Jo
     here = os.getpid()
     try:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
-        if claim.attempts.recovered and await _is_done(task, job, call):
-            value = None
-        else:
-            job = task.before_run(claim, job)
-            value = await call(task.callable, job, claim)
-            exit_if_child_of(here)
+        value = await call(task, claim, job)
+        exit_if_child_of(here)
         outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
         exit_if_child_of(here, error)
@@ -174,17 +169,6 @@ def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome, task: Any, 
     return _with_delay(failed(left_open, claim.job), task, claim, left_open)
 
 
-async def _is_done(task: Any, job: Job, call: Call) -> bool:
-    check = task.run_options(job).already_done
-    if check is None:
-        return False
-    # The task does not run, so no middleware is asked.
-    if call is not _call_in_loop:
-        return bool(_call(check, job))
-    # In an event loop, plain code that reads the database needs a thread.
-    return bool(await _bounded(check if is_async(check) else sync_to_async(check), job))
-
-
 def _with_result(task: Any, value: Any) -> Outcome:
     try:
         return Outcome(kind=OutcomeKind.SUCCEEDED, result=task.serialize_result(value))
@@ -192,28 +176,43 @@ def _with_result(task: Any, value: Any) -> Outcome:
         return replace(failed(error), kind=OutcomeKind.RESULT_NOT_SERIALIZABLE)
 
 
-async def _call_here(func: Any, job: Job, claim: Claim) -> Any:
+async def _call_here(task: Any, claim: Claim, job: Job) -> Any:
     chain = get_chain(job.backend)
-    if chain is None:
-        return _call(func, job)
-    return chain.run(_wrapped(func, job, claim))
+    return _run_task(task, claim, job) if chain is None else chain.run(_wrapped(task, claim, job))
 
 
-async def _call_in_loop(func: Any, job: Job, claim: Claim) -> Any:
+async def _call_in_loop(task: Any, claim: Claim, job: Job) -> Any:
     chain = get_chain(job.backend)
-    if chain is None:
-        return await _bounded(func, job)
-    return await chain.arun(_wrapped(func, job, claim))
+    return await (_run_task_in_loop(task, claim, job) if chain is None else chain.arun(_wrapped(task, claim, job)))
 
 
-def _wrapped(func: Any, job: Job, claim: Claim) -> MiddlewareJob:
-    # The job of the claim has the arguments as they are stored.
-    call, acall = partial(_call, func, job), partial(_call_inside, func, job)
-    return MiddlewareJob(claim.job or job, call, acall, attempt=claim.attempt)
+def _wrapped(task: Any, claim: Claim, job: Job) -> MiddlewareJob:
+    calls = partial(_run_task, task, claim, job), partial(_run_task_in_loop, task, claim, job)
+    return MiddlewareJob(job, *calls, attempt=claim.attempt)
 
 
-async def _call_inside(func: Any, job: Job) -> Any:
-    """Call a function in the event loop of a middleware; a plain one in the thread of the job."""
+def _run_task(task: Any, claim: Claim, job: Job) -> Any:
+    """Call the function of a task in this thread, unless its `already_done` knows that an earlier run did the work.
+
+    Both are inside the middlewares: what they set up, such as a schema, is for both.
+    """
+    if claim.attempts.recovered:
+        check = task.run_options(job).already_done
+        if check is not None and _call(check, job):
+            return None
+    return _call(task.callable, task.before_run(claim, job))
+
+
+async def _run_task_in_loop(task: Any, claim: Claim, job: Job) -> Any:
+    if claim.attempts.recovered:
+        check = task.run_options(job).already_done
+        if check is not None and await _await(check, job):
+            return None
+    return await _await(task.callable, task.before_run(claim, job))
+
+
+async def _await(func: Any, job: Job) -> Any:
+    """Call a function in an event loop; a plain one, which may read the database, in the thread of the job."""
     if is_async(func):
         return await _bounded(func, job)
     return await sync_to_async(_call, thread_sensitive=True)(func, job)
@@ -267,7 +266,7 @@ def _outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outc
         return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error), raised=error)
     if task is not None and isinstance(error, TypeError):
         try:
-            check_fit(task.func, job.args, job.kwargs)
+            task.check_fit(job.args, job.kwargs)
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit), raised=error)

@@ -10,7 +10,7 @@ from time import monotonic
 from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
-from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide
+from django_delayq.job.outcome import ACKNOWLEDGE, Action, Decision, Outcome, OutcomeKind, decide
 from django_delayq.job.result import pack_cancelled, pack_done, pack_expired
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import job_fields, logger
@@ -38,6 +38,9 @@ def decide_settlement(
     `longest_wait_us` is UNKNOWN_TASK_TTL. `jitter` is the share of the longest delay that a retry waits, drawn from
     [0, 1) by default.
     """
+    if outcome.kind is OutcomeKind.SUCCEEDED and outcome.result is None:
+        # What `decide` says of most jobs, without the cost of its other rows.
+        return Settlement(claim=claim, decision=ACKNOWLEDGE, attempts=claim.attempts)
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
@@ -48,7 +51,8 @@ def decide_settlement(
         attempt=claim.attempt,
         jitter=jitter,
         interruptions=attempts.interruptions,
-        waited_us=claim.claimed_us - (attempts.waiting_since_us or claim.claimed_us),
+        # Not negative: the clock of Redis may have been set back.
+        waited_us=max(0, claim.claimed_us - (attempts.waiting_since_us or claim.claimed_us)),
         longest_wait_us=longest_wait_us,
         waits_on_mismatch=kind.waits_on_mismatch,
         dead_if_expired=claim.job is not None and claim.job.expiry is not None and claim.job.expiry.dead,

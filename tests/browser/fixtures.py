@@ -18,7 +18,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.testing.fake_clock import FakeClock
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer
 from tests.factories import unsent
-from tests.shard_apis import DAY, HOUR, SECOND, ShardApis
+from tests.shard_apis import DAY, HOUR, SECOND, ShardApis, uncounted
 
 MINUTE = 60 * SECOND
 TASKS = (send_invoice, sync_customer, close_auction, build_report)
@@ -138,6 +138,16 @@ class Fixtures:
         assert not worker.take(0, settle=[Settlement(claim=claim, decision=decision, attempts=attempts)]).lost
         return job.id
 
+    def wait_for_code(self, job: Job) -> str:
+        """Let a job that was snoozed and cut short before meet no worker that knows it."""
+        self.send((job, None))
+        worker = self._workers[0]
+        (claim,) = worker.take(1, job.queue).claims
+        attempts = claim.attempts.snoozed().cut_short().cut_short()
+        attempts = attempts.waited("unknown task", now_us=self.clock.now_us - 5 * MINUTE)
+        assert not worker.take(0, settle=[uncounted(claim, attempts, delay=30 * SECOND)]).lost
+        return job.id
+
     def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
         rows = tally.take() if tally else {}
@@ -158,6 +168,8 @@ class Fixtures:
                     lag_us=int(draw.lognormvariate(9.5, 0.7)),
                     run_us=int(draw.lognormvariate(12, 1.1)),
                 )
+            for _ in range(back % 3):
+                tally.count_attempt("snoozed", queue="email", task=send_invoice.name, lag_us=10_000, run_us=200_000)
             self._report(WORKERS[0], "worker", tally=tally, name="web1:4411")
         self.clock.now_us = self.now_us
 
@@ -185,6 +197,7 @@ class Fixtures:
         draw = self._random
         retried = self.job(send_invoice, 1999, lang="fr", token="t", ago_us=HOUR)
         self.ids["retried"] = self.fail(retried, TIMED_OUT, times=2, how=Action.RETRY, delay_us=150 * SECOND)
+        self.ids["waits"] = self.wait_for_code(self.job(build_report, "2026-11", ago_us=HOUR))
         jobs: list[tuple[Job, int | None]] = []
         for number in range(scheduled):
             task = draw.choices(TASKS, [5, 8, 3, 1])[0]

@@ -45,8 +45,8 @@ class Model:
     dispatchers: dict[bytes, int] = field(default_factory=dict)
     exchanges: dict[bytes, tuple[int, frozenset[bytes], frozenset[bytes], list[bytes]]] = field(default_factory=dict)
     described: set[bytes] = field(default_factory=set)
-    #: Queue -> when it was paused.
-    paused: dict[str, int] = field(default_factory=dict)
+    #: Queue -> when it was paused, and until when.
+    paused: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     next_promotion: int | None = None
     no_reclaim_before: int = 0
     promoted_at: int = 0
@@ -104,6 +104,8 @@ class Model:
                 job.place, job.score = Place.READY, self.rank(job, job.score)
                 self._list_queue(job.queue)
                 moved += 1
+        for queue in self.pauses_ending(self.now).intersection(queues):
+            del self.paused[queue]
         self._remove_queues(queues)
         gone = sorted((seen, worker) for worker, seen in self.workers.items() if seen <= self.now - HOUR_US)
         for _, worker in gone[:BITE]:
@@ -276,11 +278,15 @@ class Model:
             self._end(job, "discarded")
         return job is not None
 
-    def pause(self, queue: str) -> bool:
-        """Stop claims of a queue's jobs."""
-        fresh = queue not in self.paused
-        self.paused.setdefault(queue, self.now)
-        return fresh
+    def pause(self, queue: str, until_us: int | None = None) -> bool:
+        """Stop claims of a queue's jobs, or give its pause another end."""
+        known = self.paused.get(queue)
+        self.paused[queue] = (known[0] if known else self.now, until_us)
+        return self.paused[queue] != known
+
+    def pauses_ending(self, by_us: int) -> set[str]:
+        """Return the queues whose pause ends by then."""
+        return {queue for queue, (_, until_us) in self.paused.items() if until_us is not None and until_us <= by_us}
 
     def resume(self, queue: str) -> bool:
         """Allow claims of a queue's jobs again."""
@@ -408,8 +414,9 @@ class Model:
         return b"" if self.version is None else b"%d" % self.version
 
     def queues_to_name(self, by_us: int) -> set[str]:
-        """Return the queues to pass to the next promotion: due by then, or to be removed."""
+        """Return the queues to pass to the next promotion: due by then, with a pause that ends, or to be removed."""
         due = {job.queue for job in self.at(Place.SCHEDULED) if job.score <= by_us + SECOND_US}
+        due |= self.pauses_ending(by_us + SECOND_US)
         if min(self.queues.values(), default=self.now) > self.now - self.remembered_us - MINUTE_US:
             return due
         return due | {queue for queue, used in self.queues.items() if used <= self.now - self.remembered_us}

@@ -113,7 +113,13 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     expected[keys("cancelled")], expected[keys("withdrawn")] = model.cancelled, model.withdrawn
     expected[keys("workers")] = model.workers
     expected[keys("dispatchers")] = model.dispatchers
-    expected[keys("paused")] = {keys.ready(queue).encode(): b"%d ann" % at for queue, at in model.paused.items()}
+    expected[keys("paused")] = {
+        keys.ready(queue).encode(): b"%d ann" % at + (b"" if until is None else b"\xff%d" % until)
+        for queue, (at, until) in model.paused.items()
+    }
+    expected[keys("pause_ends")] = {
+        encode_queue(queue).encode(): until for queue, (_, until) in model.paused.items() if until is not None
+    }
     expected[keys("exchanges")] = {worker: number for worker, (number, *_) in model.exchanges.items()}
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.next_promotion is not None:

@@ -55,8 +55,10 @@ def test_a_job_that_waits_for_code_shows_why_and_since_when(browser: Client, sto
     worker.take(0, settle=[uncounted(claimed, waits, delay=HOUR)])
     page_text = text(browser.get(page("job_detail", mine)))
     assert "Waits for a worker that knows it. No worker could run the job so far (task not known)." in page_text
-    assert "It waits since" in page_text and "1/3" in page_text
-    assert "waits for a worker that knows it" in text(browser.get(page("scheduled")))
+    assert "It began to wait" in page_text and "1/3" in page_text
+    listed = browser.get(page("scheduled"))
+    assert "1/3 waits" in text(listed)
+    assert 'title="It waits for a worker that knows it. task not known"' in listed.content.decode()
     [sent] = browser.get(page("export", "scheduled")).streaming_content
     assert json.loads(sent)["waiting_for"] == "unknown task"
 

@@ -19,7 +19,7 @@ from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
 from django_delayq.worker.execution import run, run_async
 from tests.integration.middleware import classes
-from tests.integration.worker.execution.claims import claim_of, spin
+from tests.integration.worker.execution.claims import SUSPECT, claim_of, spin
 
 Middleware = Callable[..., None]
 Run = Callable[..., Outcome]
@@ -43,7 +43,10 @@ def in_loop(claim: Claim) -> Outcome:
     return asyncio.run(main())
 
 
-@pytest.fixture(params=[(in_thread, "plain"), (in_thread, "async"), (in_loop, "async")], ids=lambda kind: str(kind))
+@pytest.fixture(
+    params=[(in_thread, "plain"), (in_thread, "async"), (in_loop, "async")],
+    ids=lambda way: f"{way[0].__name__}-{way[1]}",
+)
 def run_task(request: pytest.FixtureRequest, registered: Any) -> Run:
     """Run a function as a task, plain in a thread, async in a thread, and async in a loop."""
     registered()
@@ -114,6 +117,35 @@ def test_the_outermost_is_called_first(middleware: Middleware, run_task: Run) ->
     assert classes.seen == ["Outer made", "Outer run", "Inner run", "task", "Outer ran"]
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain check", "async check"])
+@pytest.mark.parametrize("run_claim", [in_thread, in_loop], ids=["thread", "loop"])
+@pytest.mark.parametrize("name", ["RequestId", "AsyncRequestId"])
+def test_already_done_is_called_inside_the_middlewares(
+    middleware: Middleware, registered: Any, run_claim: Any, name: str, is_async: bool
+) -> None:
+    registered()
+    seen: list[Any] = []
+
+    def already_done(number: int) -> bool:
+        seen.append((number, classes.request_id.get()))
+        return number == 1
+
+    async def already_done_async(number: int) -> bool:
+        return already_done(number)
+
+    async def func(number: int) -> None:
+        seen.append("ran")
+
+    middleware(name)
+    check: Any = already_done_async if is_async else already_done
+    task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", already_done=check)
+    registry._tasks[task.name] = task
+    for number in (1, 2):
+        outcome = run_claim(claim_of(task.name, number, attempts=SUSPECT, context=CONTEXT))
+        assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
+    assert seen == [(1, "7f3a"), (2, "7f3a"), "ran"]
+
+
 def test_a_middleware_may_run_the_task_not_at_all_and_change_its_result(middleware: Middleware, run_task: Run) -> None:
     ran: list[int] = []
     middleware("Calling")
@@ -149,7 +181,9 @@ async def sleep_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run_claim", "func"), [(in_thread, spin), (in_thread, sleep_long), (in_loop, sleep_long)], ids=str
+    ("run_claim", "func"),
+    [(in_thread, spin), (in_thread, sleep_long), (in_loop, sleep_long)],
+    ids=lambda func: func.__name__,
 )
 def test_the_soft_limit_is_that_of_the_task_inside_the_middlewares(
     middleware: Middleware, registered: Any, run_claim: Any, func: Any

@@ -62,9 +62,12 @@ LOGGING = {
 
 
 @pytest.fixture
-def evil_tasks(task_module: Callable[[str, str], ModuleType]) -> ModuleType:
+def evil_tasks(processes: Processes, task_module: Callable[[str, str], ModuleType]) -> ModuleType:
     """Tasks whose names and errors try to forge lines, here and in the processes."""
-    return task_module("evil_tasks", MODULE)
+    made = task_module("evil_tasks", MODULE)
+    # An unknown task is dead at once.
+    processes.configure(UNKNOWN_TASK_TTL=0)
+    return made
 
 
 def enqueue_all(tasks: Any) -> tuple[list[Any], Any]:

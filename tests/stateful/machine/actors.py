@@ -83,7 +83,7 @@ class DrivenDispatcher(Promotion):
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.expired_leases) == expired
         assert set(promoted.queues) == model.queues_to_name(model.now + promoted.sleep_us)
-        more = any(model.due(queue) for queue in QUEUES)
+        more = any(model.due(queue) for queue in QUEUES) or bool(model.pauses_ending(model.now))
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
         model.next_promotion = model.now + promoted.sleep_us

@@ -70,11 +70,12 @@ class Rules(Base):
 
     # -- people and queues
 
-    @rule(queue=st.sampled_from(QUEUES), pause=st.booleans())
-    def pause_or_resume(self, queue: str, pause: bool) -> None:
+    @rule(queue=st.sampled_from(QUEUES), pause=st.booleans(), lasts=st.sampled_from([None, 1, 2 * SECOND, 40 * SECOND]))
+    def pause_or_resume(self, queue: str, pause: bool, lasts: int | None) -> None:
         operations, model = self.world.operations, self.world.model
         if pause:
-            assert operations.pause(queue, by="ann") == model.pause(queue)
+            until_us = None if lasts is None else model.now + lasts
+            assert operations.pause(queue, by="ann", until_us=until_us) == model.pause(queue, until_us)
         else:
             assert operations.resume(queue) == model.resume(queue)
 

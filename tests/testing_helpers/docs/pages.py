@@ -42,4 +42,4 @@ def files_in(text: str, *, app: str = "shop") -> dict[str, str]:
 
 def _of_app(source: str, app: str) -> str:
     # Django's own tasks, or their backport.
-    return re.sub(r"\bshop\.", f"{app}.", source.replace("from django.tasks import", f"from {FLAVOUR} import"))
+    return re.sub(r"\bshop(?=\.| import)", app, source.replace("from django.tasks import", f"from {FLAVOUR} import"))
