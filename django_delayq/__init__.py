@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from django_delayq.task.by_name import execute_later
     from django_delayq.task.context import current_job
     from django_delayq.task.decorator import delayed_task
-    from django_delayq.task.handle import JobHandle, get_job
-    from django_delayq.task.outbox import enqueue_many
+    from django_delayq.task.handle import JobHandle, aget_job, get_job
+    from django_delayq.task.outbox import aenqueue_many, enqueue_many
     from django_delayq.task.task import Task
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
     "RetryPolicy",
     "Snooze",
     "Task",
+    "aenqueue_many",
+    "aget_job",
     "current_job",
     "delayed_task",
     "enqueue_many",
@@ -45,6 +47,8 @@ _HOMES = {
     "RetryPolicy": "job.retry",
     "Snooze": "exceptions",
     "Task": "task.task",
+    "aenqueue_many": "task.outbox",
+    "aget_job": "task.handle",
     "current_job": "task.context",
     "delayed_task": "task.decorator",
     "enqueue_many": "task.outbox",

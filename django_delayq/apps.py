@@ -1,7 +1,12 @@
 """The app: registers system checks and imports tasks. Connects to nothing."""
 
+import multiprocessing
+import os
+import sys
+
 from django.apps import AppConfig
 from django.core.checks import register
+from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
 
 
 class DelayQConfig(AppConfig):
@@ -27,3 +32,16 @@ class DelayQConfig(AppConfig):
         config, _ = settings.read_config(settings.raw_setting())
         # Must be last: a project's `sys.addaudithook` must not see the imports above, which are our own.
         registry.autodiscover(config.tasks.task_modules if config else ())
+        if config and config.worker.run_in_runserver and _is_in_runserver():
+            # Not at the top: web processes do not load the code of workers.
+            from django_delayq.management.development import JobsInRunserver
+
+            JobsInRunserver().start()
+
+
+def _is_in_runserver() -> bool:
+    """Return whether this is the process that the reloader of runserver starts again and again."""
+    if os.environ.get(DJANGO_AUTORELOAD_ENV) != "true" or sys.argv[1:2] != ["runserver"]:
+        return False
+    # The process of a recovered job has the same arguments and environment.
+    return multiprocessing.parent_process() is None

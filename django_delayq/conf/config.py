@@ -122,6 +122,12 @@ class WorkerConfig(LeaseConfig):
         "An idle worker sends its next claim behind its blocking pop, so that a job starts a round trip earlier. "
         "Switch it off if a proxy refuses commands behind a blocking one.",
     )
+    run_in_runserver: bool = setting(
+        False,
+        validators.boolean,
+        "Run a dispatcher and a worker inside the process that `runserver` reloads, so that development needs one "
+        "terminal. Only with `DEBUG` and the reloader, never with `DEBUG` off.",
+    )
     #: Queues to serve, in this order; empty: all, best rank first. Only the command line sets it.
     queues: tuple[str, ...] = ()
 

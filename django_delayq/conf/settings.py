@@ -112,6 +112,11 @@ def _is_ours(path: Any) -> bool:
     return getattr(made, "is_delayq_backend", False) is True
 
 
+def is_debug() -> bool:
+    """Return DEBUG."""
+    return bool(settings.DEBUG)
+
+
 def uses_time_zones() -> bool:
     """Return USE_TZ: whether the project's datetimes are aware."""
     return bool(settings.USE_TZ)

@@ -4,7 +4,7 @@ A job that failed has none: it is a dead letter with its history.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_delayq.exceptions import PayloadTooLarge
@@ -48,6 +48,32 @@ class Result:
             and has_type(result.worker, str)
         )
         return result if has_types and result.state in _STATES else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    """Why the last attempt of a job ended without success."""
+
+    #: Class of the exception, "module.qualname"; "" if the task raised none, as after a crash.
+    class_path: str
+    #: The text of the exception, or a sentence.
+    message: str
+    #: The stored end of the traceback; "" without an exception.
+    traceback: str = field(repr=False)
+
+    @classmethod
+    def of(cls, error: str, exception: str) -> "JobError":
+        """Return the error of an entry of an attempt history: its text, and the class of the exception."""
+        if not exception:
+            return cls("", error, "")
+        # The last line that names the class; the message may have further lines.
+        name = exception.removeprefix("builtins.")
+        lines = error.rstrip("\n").split("\n")
+        for number in reversed(range(len(lines))):
+            if lines[number] == name or lines[number].startswith(f"{name}: "):
+                message = "\n".join(lines[number:])[len(name) + 2 :]
+                return cls(exception, message, error)
+        return cls(exception, lines[-1], error)
 
 
 def serialize_result(value: Any, *, of: str, max_payload: int, strict: bool = True) -> str:

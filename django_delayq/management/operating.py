@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
@@ -23,6 +22,7 @@ from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.queries.job_filter import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.store import Store, get_store
+from django_delayq.task.redaction import DisplayedArguments, short
 
 #: Exit codes. Django's own are 1 for errors, and argparse's is 2 for wrong options.
 FAILED, NOT_FOUND, NOT_CONFIRMED, RUNS_ELSEWHERE, JOB_FAILED = 1, 3, 4, 5, 6
@@ -206,11 +206,8 @@ def job_facts(row: JobRow, store: Store) -> dict[str, Any]:
 
 
 def _call(row: JobRow, store: Store) -> str:
-    if row.job is None or not apps.is_installed("django.contrib.admin"):
-        return f"{row.task.rpartition('.')[2]}(…)"
-    # The package of the admin cannot be imported in a project without it.
-    from django_delayq.admin.arguments import DisplayedArguments
-
+    if row.job is None:
+        return f"{short(row.task)}(…)"
     return DisplayedArguments.of(row.job, store.config.admin.redact).line()
 
 

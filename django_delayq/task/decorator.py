@@ -42,6 +42,7 @@ class SensitiveTask(Task[P, R]):
     enqueue = sensitive_variables()(Task.enqueue)
     aenqueue = sensitive_variables()(Task.aenqueue)
     enqueue_many = sensitive_variables()(Task.enqueue_many)
+    aenqueue_many = sensitive_variables()(Task.aenqueue_many)
     _draft = sensitive_variables()(Task._draft)
     _key = sensitive_variables()(Task._key)
     _draft_item = sensitive_variables()(Task._draft_item)

@@ -6,21 +6,21 @@ from secrets import token_bytes
 from time import monotonic
 from typing import Any
 
-from asgiref.sync import sync_to_async
-
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.exceptions import JobExpired, NoResult, WaitTimeout
+from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job.progress import Progress
-from django_delayq.job.result import Result
+from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations import Operations
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import Lookup
-from django_delayq.store.queries.result_waiter import wait_for_result
+from django_delayq.store.queries.result_waiter import wait_for_result, watch_of
 from django_delayq.store.store import Store, get_store
 
 _HAS_DUE = (State.SCHEDULED, State.READY, State.CLAIMED)
@@ -55,6 +55,8 @@ class JobHandle:
         self._job: Job | None = draft.job if draft else None
         self._result: Result | None = None
         self._progress: Progress | None = None
+        self._task = draft.job.task if draft else ""
+        self._history, self._attempts = NO_ATTEMPTS, 0
         #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
         self.created = True
 
@@ -88,6 +90,30 @@ class JobHandle:
         return self._known()._job
 
     @property
+    def task(self) -> str:
+        """The name of the task; "" if the job was never found."""
+        return self._known()._task
+
+    @property
+    def attempts(self) -> int:
+        """Number of attempts that had begun at the last look-up, the running one included; snoozes are none."""
+        return self._known()._attempts
+
+    @property
+    def snoozes(self) -> int:
+        """How often the job had put itself off at the last look-up."""
+        return self._known()._history.snoozes
+
+    @property
+    def error(self) -> JobError | None:
+        """Why the last attempt that ended had no success; None if there is none, or the job is done."""
+        known = self._known()
+        entry = known._history.history[-1] if known._history.history else None
+        if entry is None or known._state is State.DONE:
+            return None
+        return JobError.of(entry.get("error", ""), entry.get("exception", ""))
+
+    @property
     def progress(self) -> Progress | None:
         """How far the running attempt was at the last look-up; None if none runs, or it reported nothing."""
         return self._known()._progress
@@ -113,12 +139,29 @@ class JobHandle:
         """
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
-        while self.refresh()._state in _HAS_DUE and self._keeps_result():
-            left = until - monotonic()
-            if left <= 0:
-                raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}")
-            wait_for_result(self._store.shards[self._shard], self._raw_id, left)
+        while self._must_wait(until, seconds):
+            wait_for_result(self._store.shards[self._shard], self._raw_id, until - monotonic())
         return self.result
+
+    async def aresult(self, timeout: float | timedelta | None = None) -> Any:
+        """Do what `wait()` does, from async code: thousands of jobs may be awaited at once, on four connections.
+
+        An event loop looks at all jobs that it awaits five times a second, and more often at first.
+        """
+        seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
+        until = monotonic() + seconds
+        while await in_thread(self._must_wait, until, seconds):
+            watch, left = watch_of(self._store.shards[self._shard], self._lookup), until - monotonic()
+            await watch.wait(self._raw_id, None if left == inf else left)
+        return self.result
+
+    def _must_wait(self, until: float, seconds: float) -> bool:
+        """Look the job up; return whether its result may still come. Raises `WaitTimeout` after `until`."""
+        if self.refresh()._state not in _HAS_DUE or not self._keeps_result():
+            return False
+        if until <= monotonic():
+            raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}")
+        return True
 
     def refresh(self) -> "JobHandle":
         """Look the job up again; returns this handle. One or two round trips, none while it is surely unsent."""
@@ -200,19 +243,19 @@ class JobHandle:
 
     async def arefresh(self) -> "JobHandle":
         """Do what `refresh()` does, from async code."""
-        return await sync_to_async(self.refresh)()
+        return await in_thread(self.refresh)
 
     async def acancel(self) -> bool:
         """Do what `cancel()` does, from async code."""
-        return await sync_to_async(self.cancel)()
+        return await in_thread(self.cancel)
 
     async def astop(self, grace: float | timedelta = 10) -> bool:
         """Do what `stop()` does, from async code."""
-        return await sync_to_async(self.stop)(grace)
+        return await in_thread(self.stop, grace)
 
     async def areschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
         """Do what `reschedule()` does, from async code."""
-        return await sync_to_async(self.reschedule)(delay=delay, at=at)
+        return await in_thread(self.reschedule, delay=delay, at=at)
 
     def drop(self) -> None:
         """Forget a draft that was surely not accepted, so that nothing sends it."""
@@ -239,12 +282,23 @@ class JobHandle:
             # The job was looked up or changed while it was in flight, or an earlier copy arrived: look it up again.
             self._state = None
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, JobHandle):
+            return NotImplemented
+        return (self._raw_id, self._shard, self.backend) == (other._raw_id, other._shard, other.backend)
+
+    def __hash__(self) -> int:
+        return hash(self._raw_id)
+
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} {self._state or 'not looked up'}>"
 
     def _show(self, found: JobRow) -> None:
         self._state, self._job, self._result = found.state, found.job, found.result
         self._progress = found.progress
+        self._task = found.task or self._task
+        ran = found.state is State.CLAIMED or (found.result is not None and found.result.started_us is not None)
+        self._history, self._attempts = found.attempts, found.attempts.ended + ran
         self._due_us = found.moment_us if found.state in _HAS_DUE else None
 
     def _known(self) -> "JobHandle":
@@ -280,3 +334,8 @@ def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | No
         return None
     handle = JobHandle(raw_id=place[0], shard=place[1], backend=backend)
     return None if handle.state is State.GONE else handle
+
+
+async def aget_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:
+    """Do what `get_job()` does, from async code."""
+    return await in_thread(get_job, job_id, backend=backend)

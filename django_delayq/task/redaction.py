@@ -1,14 +1,23 @@
-"""Redaction: hide the sensitive arguments of a task from people.
+"""Redaction: what people see of a job's arguments, in one line or in full.
 
-Errors are not redacted: the message of an exception that a task raises is stored and logged unchanged.
+Hidden are the task's sensitive parameters, and values at any depth whose name matches ADMIN["REDACT"]. If the task is
+not registered here or its arguments no longer fit the signature, all values are hidden: their names are unknown. Errors
+are not redacted: the message of an exception that a task raises is stored and logged unchanged.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
+from re import Pattern
 from traceback import walk_tb
 from typing import Any
+from unicodedata import category
 
 from django_delayq.conf.spelling import did_you_mean
+from django_delayq.exceptions import PayloadNotSerializable
+from django_delayq.job.job import Job
+from django_delayq.task import registry
 
 #: Shown instead of a hidden value.
 HIDDEN = "********"
@@ -85,3 +94,230 @@ def redact(
             for name, value in kwargs.items()
         },
     )
+
+
+#: Shown to people instead of a hidden value.
+DOTS = "•••"
+#: Most characters of the one-line form, and of all arguments together before "Show all".
+LINE, FULL = 200, 8 * 1024
+#: Persian words and emoji need them; elsewhere they make two different names look alike.
+_JOINERS = "\u200c\u200d"
+#: No parameter has this name; redacting it only checks whether the arguments fit the signature.
+_NO_PARAMETER = " "
+
+
+class _Redacted(str):
+    """A hidden value: its repr has no quotes, and in JSON it is a string."""
+
+    def __repr__(self) -> str:
+        return DOTS
+
+
+_DOTS = _Redacted(DOTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument as text."""
+
+    #: Empty if the parameter's name is unknown.
+    name: str
+    text: str
+    hidden: bool
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it needs more than a line."""
+        return len(self.text) > 100 or "\n" in self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisplayedArguments:
+    """The arguments of one job as one person may see them."""
+
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    #: Whether anything is hidden.
+    hidden: bool = False
+
+    @classmethod
+    def of(cls, job: Job, hide: Pattern[str], *, reveal: bool = False) -> "DisplayedArguments":
+        """Return the arguments, with hidden values replaced unless `reveal`."""
+        if reveal:
+            return cls(task=job.task, args=job.args, kwargs=job.kwargs)
+        args, kwargs = _redacted(job, hide)
+        hidden = any(value is _DOTS for value in _values([args, kwargs]))
+        return cls(task=job.task, args=args, kwargs=kwargs, hidden=hidden)
+
+    def line(self, limit: int | None = LINE, *, bare: bool = False) -> str:
+        """Return `send_invoice(42, lang='de')`, or `42, lang='de'` if `bare`, truncated to `limit` characters."""
+        parts: list[str] = []
+        room = limit
+        for part in self._parts(limit, bare=bare):
+            parts.append(part)
+            if room is not None and (room := room - len(part)) < 0:
+                return "".join(parts)[: (limit or 0) - 1] + "…"
+        return "".join(parts)
+
+    def arguments(self, limit: int | None = FULL) -> tuple[list[Argument], bool]:
+        """Return the arguments one by one, indented, and whether they were truncated to `limit` characters in all."""
+        named = [*zip(_positional_names(self.task, len(self.args)), self.args, strict=True), *self.kwargs.items()]
+        found, room = [], limit
+        for name, value in named:
+            text = DOTS if value is _DOTS else pretty(value)
+            if room is not None:
+                text, whole = text[:room], text
+                room -= len(text)
+            found.append(Argument(name=printable(name), text=text, hidden=value is _DOTS))
+            if room is not None and (room <= 0 or text is not whole and len(text) < len(whole)):
+                return found, True
+        return found, False
+
+    def as_json_texts(self) -> dict[str, str]:
+        """Return "args" and "kwargs", each as JSON."""
+        return {name: json.dumps(value, indent=2) for name, value in (("args", self.args), ("kwargs", self.kwargs))}
+
+    def json(self) -> str:
+        """Return {"args", "kwargs"} as JSON."""
+        return json.dumps({"args": self.args, "kwargs": self.kwargs}, indent=2)
+
+    def _parts(self, limit: int | None, *, bare: bool) -> Iterator[str]:
+        yield "" if bare else printable(short(self.task)) + "("
+        between = ""
+        for value in self.args:
+            yield between
+            yield from _python(value, limit)
+            between = ", "
+        for name, value in self.kwargs.items():
+            yield f"{between}{printable(name[:limit])}="
+            yield from _python(value, limit)
+            between = ", "
+        yield "" if bare else ")"
+
+
+def displayed_context(job: Job, hide: Pattern[str], *, reveal: bool) -> str:
+    """Return the context of a job as indented text, "" if it has none; what ADMIN["REDACT"] names is hidden."""
+    if not job.context:
+        return ""
+    return pretty(job.context if reveal else _with_dots(job.context, hide))
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return text with unprintable characters escaped: NUL, lone surrogates, marks that change the reading direction.
+
+    Spaces of other widths stay, and joiners between letters that need them; with `lines`, line breaks and tabs too.
+    """
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(
+        c if c.isprintable() or c in kept or _is_ordinary(text, at) else escaped(c) for at, c in enumerate(text)
+    )
+
+
+def escaped(text: str) -> str:
+    """Return characters as Python escapes."""
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _is_ordinary(text: str, at: int) -> bool:
+    """Return whether an unprintable character belongs to ordinary writing and has a visible effect there."""
+    around = text[at - 1 : at] + text[at + 1 : at + 2]
+    if len(around) < 2 or not around.isprintable() or " " in around:
+        return False
+    return category(text[at]) == "Zs" or (text[at] in _JOINERS and min(around) > "\x7f")
+
+
+def short(name: str) -> str:
+    """Return the last part of a dotted name."""
+    return name.rpartition(".")[2] or name
+
+
+def pretty(value: Any) -> str:
+    """Return a JSON value as indented text."""
+    return printable(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
+
+
+def read_arguments(text: str, kind: type) -> Any:
+    """Read edited arguments as JSON of a list or an object. Raises only `PayloadNotSerializable`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PayloadNotSerializable(f"this is not JSON: {error}") from error
+    if type(value) is not kind:
+        wanted = "a list, [ … ]" if kind is list else "an object, { … }"
+        raise PayloadNotSerializable(f"this must be {wanted}, got {type(value).__name__}")
+    return value
+
+
+def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:
+    task = registry.find(job.task)
+    if task is None:
+        return [_DOTS] * len(job.args), dict.fromkeys(job.kwargs, _DOTS)
+    signature = task.signature
+    names = [_NO_PARAMETER, *filter(hide.search, (*signature.parameters, *job.kwargs))]
+    sensitive = task.sensitive if isinstance(task.sensitive, bool) else tuple(task.sensitive)
+    if sensitive is not True:
+        sensitive = (*(sensitive or ()), *names)
+    args, kwargs = redact(signature, sensitive, job.args, job.kwargs)
+    return [_with_dots(value, hide) for value in args], {
+        name: _with_dots(value, hide) for name, value in kwargs.items()
+    }
+
+
+def _with_dots(value: Any, hide: Pattern[str]) -> Any:
+    # By identity: an argument may be an equal text.
+    if value is HIDDEN:
+        return _DOTS
+    if isinstance(value, list):
+        return [_with_dots(item, hide) for item in value]
+    if isinstance(value, dict):
+        return {key: _DOTS if hide.search(key) else _with_dots(item, hide) for key, item in value.items()}
+    return value
+
+
+def _values(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | dict):
+        for item in value if isinstance(value, list) else value.values():
+            yield from _values(item)
+    else:
+        yield value
+
+
+def _positional_names(task_name: str, count: int) -> list[str]:
+    """Return the names of the first positional parameters, empty for those that this process does not know."""
+    task = registry.find(task_name)
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = task.signature.parameters.values() if task else ()
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds][:count]
+    return names + [""] * (count - len(names))
+
+
+def _quoted(text: str) -> str:
+    """Return the repr of a text, but without escapes for ordinary writing."""
+    if text.isprintable():
+        return repr(text)
+    return "'" + printable(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
+
+
+def _python(value: Any, limit: int | None) -> Iterator[str]:
+    """Yield a JSON value as Python writes it, piece by piece; no text is longer than `limit`."""
+    if value is _DOTS:
+        yield DOTS
+    elif isinstance(value, str):
+        yield _quoted(value[:limit])
+    elif isinstance(value, list):
+        yield "["
+        for number, item in enumerate(value):
+            yield ", " if number else ""
+            yield from _python(item, limit)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for number, (key, item) in enumerate(value.items()):
+            yield f"{', ' if number else ''}{_quoted(key[:limit])}: "
+            yield from _python(item, limit)
+        yield "}"
+    else:
+        yield repr(value)

@@ -40,6 +40,13 @@ def send(handles: Sequence[JobHandle]) -> int:
     return sender.accepted
 
 
+def calls_project(handles: Iterable[JobHandle]) -> bool:
+    """Return whether sending these jobs calls code of the project: receivers of signals, or a test's observers."""
+    if job_enqueued.receivers or runtime.current().on_sent:
+        return True
+    return any(handle.draft is not None and handle.draft.job.kind.has_hooks for handle in handles)
+
+
 def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, check: Callable[[], None]) -> int:
     """Send jobs while they are made; return the number of accepted jobs. Calls `on_progress` with it after each batch.
 

@@ -12,8 +12,6 @@ from functools import WRAPPER_ASSIGNMENTS
 from inspect import Signature
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from asgiref.sync import sync_to_async
-
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config
@@ -208,8 +206,16 @@ class Task(Generic[P, R]):
         """Do what `enqueue()` does, from async code, in the thread whose transaction the caller is in."""
         drafted: Any = self._draft(list(args), kwargs, is_async=True)
         handle: JobHandle = drafted if isinstance(drafted, JobHandle) else await drafted
-        await sync_to_async(outbox.accept, thread_sensitive=True)([handle])
+        await outbox.aaccept([handle])
         return handle
+
+    async def aenqueue_many(self, arguments: Iterable[Sequence[Any]]) -> list[JobHandle]:
+        """Do what `enqueue_many()` does, from async code."""
+        handles = []
+        for each in arguments:
+            drafted: Any = self._draft(list(each), is_async=True)
+            handles.append(drafted if isinstance(drafted, JobHandle) else await drafted)
+        return await outbox.aenqueue_many(handles)
 
     @overload
     def enqueue_many(self, arguments: Iterable[Arguments], *, on_progress: None = None) -> list[JobHandle]: ...

@@ -6,13 +6,14 @@ picklable. Crashes and unreadable bodies raised nothing. Then an exception is ma
 
 from typing import Any
 
-from django_delayq.exceptions import DelayQError, JobCrashed, UnknownTask
+from django_delayq.exceptions import DelayQError, JobCrashed, JobExpired, UnknownTask
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.task.redaction import clear_variables
 
 #: How an attempt ended that raised nothing -> the class of the exception that is shown.
 _CLASSES: dict[OutcomeKind, type[DelayQError]] = {
+    OutcomeKind.EXPIRED: JobExpired,
     OutcomeKind.CRASHED: JobCrashed,
     OutcomeKind.LEASE_EXPIRED: JobCrashed,
     OutcomeKind.UNKNOWN_TASK: UnknownTask,

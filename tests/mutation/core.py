@@ -157,6 +157,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         ENCRYPTION,
     ),
     at(
+        "progress is stored as it is",
+        "store/claims.py",
+        "self._cipher.seal(lease[:12], PROGRESS, progress[lease].pack())",
+        "progress[lease].pack()",
+    ): (ENCRYPTION,),
+    at(
+        "a body whose expiry moves is stored as it is",
+        "store/operations.py",
+        "return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=self._cipher)",
+        "return with_due(plain, due_us, revived=revived)",
+    ): (ENCRYPTION,),
+    at(
         "the errors of a worker are stored as they are",
         "store/claims.py",
         "self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())",

@@ -171,4 +171,58 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        return now > claim.received_at + _LATEST_BEGIN\n",
         "        return False\n",
     ): HEARTBEATS,
+    at(
+        "code that was asked to stop begins",
+        "worker/claiming/leases.py",
+        " or lease in self._stopping:\n                return False",
+        ":\n                return False",
+    ): ("tests/unit/worker/test_held_claims.py",),
+    at(
+        "a repeated heartbeat stops a job again",
+        "worker/claiming/leases.py",
+        " or (known is not None and until > known - _SOONER)",
+        "",
+    ): ("tests/unit/worker/test_held_claims.py",),
+    at(
+        "progress is written at each call",
+        "worker/claiming/leases.py",
+        "elif self._progress and now >= self._write_at:",
+        "elif self._progress:",
+    ): ("tests/unit/worker/test_held_claims.py",),
+    at(
+        "progress that could not be written is lost",
+        "worker/claiming/leases.py",
+        "self._progress = {**progress, **self._progress}",
+        "pass",
+    ): ("tests/unit/worker/test_held_claims.py",),
+    at(
+        "a worker reads its own notification and waits on",
+        "worker/claiming/leases.py",
+        "self._beat_at, self._notified = 0.0, True",
+        "pass",
+    ): ("tests/integration/worker/test_stopping.py",),
+    at(
+        "a child that does not look is never killed",
+        "worker/pools/child.py",
+        "        watch(monotonic() + seconds, _StopLimit(self, lease))\n",
+        "",
+    ): ("tests/integration/worker/test_stopping.py",),
+    at(
+        "a coroutine that refuses to end keeps its job",
+        "worker/pools/asyncio.py",
+        "            self._loop.call_later(seconds, self._cancel, entry, Outcome(kind=OutcomeKind.STOPPED))\n",
+        "",
+    ): ("tests/integration/worker/test_stopping.py",),
+    at(
+        "a stop hits the claim after the one that the caller saw",
+        "store/lua/stop.lua",
+        " or string.sub(record, 1, 16) ~= token",
+        "",
+    ): ("tests/integration/store/operations/test_stop.py",),
+    at(
+        "a stop is forgotten when its worker is lost",
+        "dispatcher.py",
+        "OutcomeKind.STOPPED if item.stops else kind",
+        "kind",
+    ): ("tests/integration/worker/test_stopping.py",),
 }

@@ -9,6 +9,8 @@ LISTENER = "tests/integration/worker/test_queue_listener.py"
 BATCHES = "tests/integration/store/operations/test_batches.py"
 PAUSE = "tests/integration/store/operations/test_pause.py"
 SPREAD = "tests/integration/store/operations/test_spread.py"
+JOBS, CONTROL_SPREAD = "tests/integration/control/test_jobs.py", "tests/integration/control/test_spread.py"
+COMMANDS = "tests/integration/commands/operating/test_commands.py"
 ADMIN_SPREAD = "tests/admin/actions/test_failed_jobs.py"
 RESCHEDULE_LUA, REQUEUE_LUA = "store/lua/reschedule.lua", "store/lua/requeue.lua"
 
@@ -56,6 +58,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         PROMOTE,
         "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then notify_workers(KEYS[base + 3]) end",
     ): (PAUSE,),
+    at(
+        "a job that was rescheduled is changed again",
+        "control/jobs.py",
+        "lambda row: row.due_us != due_us",
+        "lambda _: True",
+    ): (JOBS,),
+    at("ready jobs lose their rank when they are to run now", "control/jobs.py", "if due_us <= now_us:", "if False:"): (
+        JOBS,
+    ),
+    at(
+        "a spread counts the jobs of all shards",
+        "control/jobs.py",
+        "counted = counts[rows[0].shard]",
+        "counted = sum(counts)",
+    ): (CONTROL_SPREAD,),
+    at("spreads of other filters share their places", "control/jobs.py", "repr((self.filter.queue, ", "repr(("): (
+        JOBS,
+    ),
+    at("a dry run changes jobs", "management/operating.py", 'if options["dry_run"]:', "if False:"): (COMMANDS,),
+    at(
+        "a command without a terminal changes jobs unasked",
+        "management/operating.py",
+        "        if not sys.stdin.isatty():",
+        "        if not sys.stdin.isatty():\n            return\n        if False:",
+    ): (COMMANDS,),
     at("unfinished spreads are never forgotten", REQUEUE_LUA, "local SPREADS = 100", "local SPREADS = 1000"): (SPREAD,),
     at(
         "the spread of each shard is for the jobs of all shards",

@@ -17,10 +17,35 @@ RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
+RUNSERVER = "tests/integration/commands/test_runserver.py"
 
 FOREGROUND = "tests/integration/commands/operating/test_run.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "runserver runs jobs although DEBUG is off",
+        "management/development.py",
+        "if not is_debug():",
+        "if False:",
+    ): (RUNSERVER,),
+    at(
+        "every process that the reloader starts runs jobs",
+        "apps.py",
+        ' or sys.argv[1:2] != ["runserver"]',
+        "",
+    ): (RUNSERVER,),
+    at(
+        "a job that runs at Ctrl-C is not given back",
+        "management/development.py",
+        "atexit.register(self.stop, at_once=True)",
+        "pass",
+    ): (RUNSERVER,),
+    at(
+        "a reload does not wait for running jobs",
+        "management/development.py",
+        'if file_path.suffix == ".py":',
+        "if False:",
+    ): (RUNSERVER,),
     at(
         "a run in the foreground has the time limit of its job",
         "worker/foreground.py",
@@ -375,8 +400,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done runs in the event loop",
         EXECUTION,
-        "return await sync_to_async(_call, thread_sensitive=True)(func, job)",
-        "return _call(func, job)",
+        "if check is not None and await _await(check, job):",
+        "if check is not None and check(*job.args, **job.kwargs):",
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",

@@ -325,3 +325,9 @@ def write_to_descriptors() -> None:
     for descriptor in range(3, 4_096):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\0\0\0\4junk")
+
+
+@delayed_task
+def echo(value: Any) -> Any:
+    """Return the argument."""
+    return value

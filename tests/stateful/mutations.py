@@ -230,6 +230,7 @@ MORE = [
     ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
+    at("a pause with an end is never ended", PROMOTE, "      redis.call('HDEL', paused, ready)\n"),
     at(
         "a job that a person claims stays where it waited",
         "store/lua/claim_one.lua",
@@ -240,7 +241,7 @@ MORE = [
         "store/lua/claim_one.lua",
         "if not place then return {why_not_waiting(id)} end",
         "if not place and redis.call('HEXISTS', jobs, id) == 0 then return {why_not_waiting(id)} end "
-        "score = score or now",
+        "place, score = place or ready, score or now",
     ),
     at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),

@@ -18,6 +18,11 @@ def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> N
     walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
 
 
+def test_an_encrypted_store_equals_the_model_too(client: Redis, redis_url: str) -> None:
+    examples = int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250"))
+    walk(client, redis_url, examples=max(1, examples // 8), encrypt=True)
+
+
 def test_what_one_promotion_does_not_remove_the_next_one_does(client: Redis, redis_url: str) -> None:
     """More silent processes than one promotion removes: random walks seldom have so many."""
     with scenarios_to(client, redis_url) as roads:

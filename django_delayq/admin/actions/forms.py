@@ -10,12 +10,12 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.arguments import read_arguments
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments
+from django_delayq.task.redaction import read_arguments
 
 #: A moment may be this far in the past: people need time to fill in a form.
 _TOLERANCE_US = 60 * SECOND_US

@@ -9,10 +9,10 @@ from django.utils.translation import ngettext_lazy
 
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
-from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.job_lists import FAILED, counted
 from django_delayq.clock import SECOND_US, moment
+from django_delayq.task.redaction import printable
 from django_delayq.templatetags.delayq import duration_text
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")

@@ -9,7 +9,6 @@ from django.http import Http404, HttpResponseBase, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import audit_log
-from django_delayq.admin.arguments import DisplayedArguments
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_batches
 from django_delayq.admin.page import PageContext
@@ -18,6 +17,7 @@ from django_delayq.clock import moment
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.task.redaction import DisplayedArguments
 
 
 def show(page: PageContext, list_name: str) -> HttpResponseBase:

@@ -9,7 +9,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_delayq.admin import job_lists
-from django_delayq.admin.arguments import printable, short
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import FAILED
@@ -18,6 +17,7 @@ from django_delayq.admin.views import lists
 from django_delayq.clock import DAY_US
 from django_delayq.conf.config import DispatcherConfig
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.task.redaction import printable, short
 from django_delayq.templatetags.delayq import duration_text, grouped
 
 

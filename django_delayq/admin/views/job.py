@@ -12,7 +12,6 @@ from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
-from django_delayq.admin.arguments import DOTS, FULL, DisplayedArguments, displayed_context, printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter, from_url_name, read_cursor
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
@@ -22,6 +21,7 @@ from django_delayq.job.ids import created_us, from_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
+from django_delayq.task.redaction import DOTS, FULL, DisplayedArguments, displayed_context, printable
 
 _STATES = {
     State.SCHEDULED: (gettext_lazy("Scheduled"), "", gettext_lazy("Due")),

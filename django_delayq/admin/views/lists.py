@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
-from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
 from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
@@ -21,6 +20,7 @@ from django_delayq.job.ids import from_text
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.task import registry
+from django_delayq.task.redaction import printable
 from django_delayq.templatetags.delayq import zoned
 
 #: Longest name among the suggestions of a text field.

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.management.serving import dispatchers
 from django_delayq.management.starting import (
     add_backend,
     announce,
@@ -16,10 +16,6 @@ from django_delayq.management.starting import (
     run_services,
     stop_with_parent,
 )
-from django_delayq.processes.reporter import ProcessReporter
-from django_delayq.processes.service import Service
-from django_delayq.store.process_reports import ProcessReports
-from django_delayq.store.promotion import Promotion
 
 
 class Command(BaseCommand):
@@ -39,11 +35,9 @@ class Command(BaseCommand):
         """Run until stopped."""
         log_to_stderr(options["verbosity"])
         store = open_store(options["backend"], force_shards=options["force_shards"])
-        dispatchers = {shard: Dispatcher(shard, Promotion(shard)) for shard in store.shards}
-        services = [Service(each, name=f"Dispatcher of {shard.label}") for shard, each in dispatchers.items()]
+        services, reporters = dispatchers(store)
         if options["until_stdin_closes"]:
             stop_with_parent(services)
-        reporters = [ProcessReporter(ProcessReports(shard), each) for shard, each in dispatchers.items()]
         config = store.config
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
         run_services(services, reporters, ready=partial(announce, self, sentence, options))

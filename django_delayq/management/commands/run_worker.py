@@ -10,10 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
-from django_delayq.clock import SECOND_US
-from django_delayq.conf.config import Config, WorkerConfig, longest_wait_us
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.conf.config import Config, WorkerConfig
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
+from django_delayq.management.serving import workers
 from django_delayq.management.starting import (
     ServiceDied,
     add_backend,
@@ -26,18 +25,12 @@ from django_delayq.management.starting import (
     stop_with_parent,
     with_options,
 )
-from django_delayq.metrics import MetricsBuffer
 from django_delayq.middleware.chain import get_chain
-from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.processes.supervisor import SupervisedCommand, backend_option, run_workers
-from django_delayq.store.process_reports import ProcessReports
-from django_delayq.store.promotion import Promotion
 from django_delayq.store.store import Store
-from django_delayq.worker.claiming.prefetch import PrefetchPolicy
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.worker import Worker
 
 
 class Command(BaseCommand):
@@ -99,28 +92,7 @@ class Command(BaseCommand):
         self, pool: Pool, shutdown: Shutdown, store: Store, config: WorkerConfig, options: dict[str, Any]
     ) -> list[Service]:
         """Run one worker for each shard until all have ended; return their services."""
-        services: list[Service] = []
-        reporters: list[ProcessReporter] = []
-        sharing: list[PrefetchPolicy] = []
-        for shard in store.shards:
-            metrics = MetricsBuffer()
-            worker = Worker(
-                shard=shard,
-                config=config,
-                pool=pool,
-                dispatcher=Dispatcher(shard, Promotion(shard), metrics=metrics),
-                metrics=metrics,
-                sweep_us=store.config.dispatcher.sweep_us,
-                drain=options["drain"],
-                sharing=sharing,
-            )
-            # A place in the pool that one shard frees may go to a job of any shard, so every worker is woken.
-            worker.wake = partial(_wake_all, services)
-            worker.on_interrupted = shutdown.set_deadline
-            # Outcomes that were buffered during an outage are settled before their leases can expire.
-            longest_wait = longest_wait_us(config.lease_us) / SECOND_US
-            services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
-            reporters.append(ProcessReporter(ProcessReports(shard), worker))
+        services, reporters = workers(store, config, pool, shutdown, drain=options["drain"])
         if options["reload"]:
             _stop_before_reload(services)
         if options["until_stdin_closes"]:
@@ -141,11 +113,6 @@ class Command(BaseCommand):
             elif child:
                 child.stop()
         return services
-
-
-def _wake_all(services: list[Service]) -> None:
-    for service in services:
-        service.wake()
 
 
 def _worker_config(config: Config, options: dict[str, Any]) -> WorkerConfig:

@@ -53,7 +53,7 @@ _SHARDS = ("GET", "SET", "HLEN")
 PRODUCER = AclRole(
     name="producer",
     scripts=("enqueue", "cancel", "reschedule", "stop", "find"),
-    plain=("BLMOVE", "HGET", *_SHARDS),
+    plain=("BLMOVE", "HEXISTS", "HGET", *_SHARDS),
 )
 #: `run_dispatcher`.
 DISPATCHER = AclRole(

@@ -45,6 +45,11 @@ class Lookup:
             queue, member = head.queue, head.member(raw_id)
         return self._row(raw_id, *reply)
 
+    def ended(self, raw_ids: Sequence[bytes]) -> set[bytes]:
+        """Return which of these jobs have ended, are dead, or never existed. One round trip, O(1) a job."""
+        replies = self._shard.execute_all([["HEXISTS", self._shard.keys("jobs"), raw_id] for raw_id in raw_ids])
+        return {raw_id for raw_id, exists in zip(raw_ids, replies, strict=True) if not exists}
+
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a unique key, or None. O(1)."""
         member = self._shard.execute("HGET", self._shard.keys("unique_keys"), digest)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_delayq.admin.arguments import DisplayedArguments, printable, read_arguments
 from django_delayq.exceptions import PayloadNotSerializable
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.task.decorator import delayed_task
+from django_delayq.task.redaction import DisplayedArguments, printable, read_arguments
 from tests.admin.jobs import HOSTILE
 
 HIDE = re.compile("token|card", re.IGNORECASE)

@@ -107,6 +107,11 @@ def find(role: ShardApis, every: ShardApis) -> Any:
     return role.inspection.find(every.add()).state is State.READY
 
 
+def ended(role: ShardApis, every: ShardApis) -> Any:
+    waiting, gone = every.add(delay=HOUR), bytes(12)
+    return role.inspection.ended([waiting, gone]) == {gone}
+
+
 def holder(role: ShardApis, every: ShardApis) -> Any:
     return role.inspection.holder(bytes(16)) is None
 
@@ -305,6 +310,7 @@ STEPS: dict[str, Step] = {
             wait,
             move,
             find,
+            ended,
             holder,
             page,
             requeue,
@@ -329,7 +335,7 @@ STEPS: dict[str, Step] = {
         *(dashboard, server, report, pause, quiet, add_to_forward_stream),
     )
 }
-_PRODUCER = "enqueue cancel cancel_kept stop reschedule find check_shards wait"
+_PRODUCER = "enqueue cancel cancel_kept stop reschedule find ended check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
 _VIEW = "find holder page read_queues dashboard server"
 OWN = {
@@ -344,11 +350,11 @@ OWN = {
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
     "producer": "claim_one holder requeue read_served_queues",
-    "dispatcher": "claim_one enqueue cancel cancel_kept stop reschedule move find holder requeue discard notify "
+    "dispatcher": "claim_one enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
     "read_served_queues",
     "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
-    "action": "claim_one enqueue read_served_queues check_shards check_server",
-    "check": "find holder read_served_queues",
+    "action": "claim_one enqueue ended read_served_queues check_shards check_server",
+    "check": "find ended holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -211,3 +211,21 @@ def test_an_undeclared_queue_is_no_target(delayq_settings: Any, redis_url: str) 
     with pytest.raises(UnknownQueue, match="did you mean"):
         jobs().move("mial")
     assert get_store().known_shards() == 0
+
+
+def test_spreads_of_two_filters_are_apart(mixed: None, delayq: DelayQ, bounds: Callable[..., None]) -> None:
+    """An unfinished spread of one queue takes no places from that of another."""
+    for number in range(3):
+        refuse.using(queue="mail").enqueue(f"{number}")
+    delayq.run_due(errors="retry")
+    bounds(batch_rows=1)
+
+    def end(changed: int, seen: int) -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        jobs(state="failed", queue="mail").requeue(spread=600, progress=end)
+    assert jobs(state="failed", queue="default").requeue(spread=600) == 1
+    [other] = jobs(queue="default")
+    assert other.due is not None
+    assert abs(other.due - delayq.now - timedelta(minutes=5)) < timedelta(seconds=5)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -69,7 +70,8 @@ def test_it_holds_in_an_event_loop_and_ends_with_the_run(play: Any, seen: list[A
     assert seen == [("de", 9.0)] and before[0] != "de" and "Tokyo" not in before[1]
 
 
-def test_a_job_enqueued_without_it_has_the_defaults(play: Any, seen: list[Any], delayq_settings: Any) -> None:
-    asyncio.run(run_async(claim_of(play(is_async=True).name)))
+def test_a_job_enqueued_without_it_has_the_defaults(play: Any, seen: list[Any]) -> None:
+    claim = claim_of(play(is_async=True).name)
+    Context().run(lambda: asyncio.run(run_async(claim)))
     [(language, _)] = seen
-    assert language == delayq_settings.LANGUAGE_CODE
+    assert language == Context().run(translation.get_language)

@@ -301,6 +301,21 @@ def test_the_checks_read_encrypted_jobs(make: Callable[..., ShardApis], settings
     assert first == (OutcomeKind.UNKNOWN_KEY, "tests.sample_app.tasks.noop")
 
 
+def test_the_commands_show_and_run_encrypted_jobs(
+    delayq_settings: Any, registered: Any, capsys: pytest.CaptureFixture[str], tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("DELAYQ_TEST_LEDGER", str(tmp_path / "ledger"))
+    registered({tasks.record.name: tasks.record})
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ENCRYPT": True}
+    job = tasks.record.after(60).enqueue(ARGUMENT)
+    for command in ("delayq_inspect", "delayq_jobs"):
+        call_command(command, job.id)
+        assert ARGUMENT in capsys.readouterr().out
+    call_command("delayq_run", job.id, "--yes")
+    assert ARGUMENT in (tmp_path / "ledger").read_text()
+    assert get_job(job.id) is None
+
+
 def test_processes_encrypt_rotate_and_leave_nothing_readable(
     processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch, registered: Any, capsys: Any
 ) -> None:

@@ -15,6 +15,7 @@ from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.factories import unsent
 from tests.stateful import invariants, redis_state
+from tests.stateful.decrypted_state import decrypted
 from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.stateful.machine.strategies import Request
 from tests.stateful.values import KeyTaken, ModelJob, Place
@@ -35,7 +36,9 @@ class Base(RuleBasedStateMachine):
     @invariant()
     def check(self) -> None:
         """Compare the whole of Redis with the model."""
-        found = redis_state.read(self.world.client, self.world.keys)
+        found, cipher = redis_state.read(self.world.client, self.world.keys), self.world.store.cipher
+        if cipher.on:
+            found = decrypted(found, self.world.keys, cipher)
         invariants.check(self.world.model, found, self.world.keys)
 
     def enqueue(self, batch: list[Request]) -> list[bytes]:

@@ -20,9 +20,10 @@ STEPS = 40
 
 
 @contextmanager
-def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
+def scenarios_to(client: Redis, url: str, *, encrypt: bool = False) -> Iterator[Callable[[], Scenarios]]:
     """Yield a factory of the machine on that server, empty each time."""
-    config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
+    dispatcher = DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US)
+    config = Config(redis=RedisConfig.read(url), dispatcher=dispatcher, encrypt=encrypt, encryption_keys=("s" * 32,))
     # Every expired lease and dead letter logs a line, and there are thousands.
     logger = logging.getLogger("django_delayq")
     level = logger.level
@@ -37,7 +38,7 @@ def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
         logger.setLevel(level)
 
 
-def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -> None:
+def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False, encrypt: bool = False) -> None:
     """Walk `examples` times. Raises the first failure, reduced unless derandomized."""
     profile = settings(
         max_examples=examples,
@@ -50,5 +51,5 @@ def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with scenarios_to(client, url) as roads:
+    with scenarios_to(client, url, encrypt=encrypt) as roads:
         run_state_machine_as_test(roads, settings=profile)

@@ -63,6 +63,26 @@ class Scenarios(Rules):
             self.check()
             worker.exchange(1, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
 
+    @rule(again=st.booleans())
+    def job_is_asked_to_stop_after_it_was_judged(self, again: bool) -> None:
+        """The dispatcher judges it again, with the stop; its worker is lost, and may come back too late."""
+        worker = self.fresh_worker()
+        if not self.claimed(worker):
+            return
+        worker.heartbeat(worker.held, progress=0.5)
+        self.advance_to_lease_end()
+        self.dispatchers[0].step()
+        for claim in worker.held:
+            self.change("stop", claim.raw_id, grace_us=1)
+            self.check()
+        self.dispatchers[0].apply_judged()
+        self.check()
+        self.dispatchers[0].step()
+        self.dispatchers[0].apply_judged()
+        self.check()
+        if again:
+            worker.exchange(0, endings=[OutcomeKind.FAILED] * len(worker.held))
+
     @rule(batch=st.lists(requests, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
     def reply_to_an_enqueue_is_lost(self, batch: list[Request], ended: OutcomeKind) -> None:
         """It is repeated when its jobs are claimed, and when they failed or are dead: no job is stored twice."""

@@ -47,6 +47,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "CONCURRENCY": ("worker.concurrency", 8),
     "UNKNOWN_TASK_TTL": ("worker.unknown_task_ttl_us", DAY_US),
     "CLAIM_BEHIND_POP": ("worker.claim_behind_pop", True),
+    "RUN_IN_RUNSERVER": ("worker.run_in_runserver", False),
     "DUE_FIRST": ("dispatcher.due_first_us", 3_600 * SECOND),
     "DEAD_MAX_AGE": ("dispatcher.dead_max_age_us", 30 * DAY_US),
     "DEAD_MAX_COUNT": ("dispatcher.dead_max_count", 100_000),
@@ -94,6 +95,7 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("ENCRYPT", True, True),
         ("ENCRYPTION_KEYS", ["k" * 32, "l" * 40], ("k" * 32, "l" * 40)),
         ("CLAIM_BEHIND_POP", False, False),
+        ("RUN_IN_RUNSERVER", True, True),
         ("RETRY", RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=1)),
         ("MAX_DELAY", timedelta(days=1), DAY_US),
         ("MAX_DELAY", 60, 60 * SECOND),
@@ -158,8 +160,12 @@ NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
         ("TASK_MODULES", 5),
         ("TASK_MODULES", [5]),
         *(
+            ("MIDDLEWARE", given)
+            for given in (None, 5, "shop.A", [5], ["A"], [""], ["shop.A", "shop.A"], {"shop.A": {}})
+        ),
+        *(
             (key, given)
-            for key in ("ON_COMMIT", "SIGN", "ENCRYPT", "CLAIM_BEHIND_POP")
+            for key in ("ON_COMMIT", "SIGN", "ENCRYPT", "CLAIM_BEHIND_POP", "RUN_IN_RUNSERVER")
             for given in (0, 1, None, "yes")
         ),
         *(("ENCRYPTION_KEYS", given) for given in (None, "k" * 40, [5], ["k" * 31], [b"k" * 40], {"k" * 40: 1})),

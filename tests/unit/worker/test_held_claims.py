@@ -140,9 +140,15 @@ def test_progress_survives_an_outage_and_not_the_end_of_its_claim(redis: Redis, 
         held.step()
     held.report_progress(ONE.lease, Progress(0.5))
     held.settled([TWO.lease])
+    held.add([three := fresh(3)])
+    held.report_progress(three.lease, Progress(0.0))
+    with pytest.raises(StoreUnavailable):
+        held.beat()
+    held.report_progress(ONE.lease, Progress(0.75))
     redis.fails, redis.now = False, redis.now + 1
     held.step()
-    assert redis.sent == [([ONE.lease], {ONE.lease: Progress(0.5)})]
+    [(_, written)] = redis.sent
+    assert written == {ONE.lease: Progress(0.75), three.lease: Progress(0.0)}
     held.report_progress(TWO.lease, Progress(0.75))
     redis.now += 1
     held.step()

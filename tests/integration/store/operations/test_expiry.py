@@ -17,10 +17,10 @@ MINUTE = 60 * SECOND
 SPAN, MOMENT = Expiry(moment_us=0, span_us=MINUTE), Expiry(moment_us=START + HOUR)
 
 
-@pytest.fixture(params=[False, True], ids=["unsigned", "signed"])
+@pytest.fixture(params=[{}, {"SIGN": True}, {"ENCRYPT": True}, {"SIGN": True, "ENCRYPT": True}], ids=str)
 def shard(request: Any, make_apis: Callable[..., ShardApis]) -> ShardApis:
-    """The APIs of a shard that signs bodies, or not."""
-    return make_apis(SIGN=request.param)
+    """The APIs of a shard that signs or encrypts bodies, or neither."""
+    return make_apis(**request.param)
 
 
 def add(apis: ShardApis, expiry: Expiry, *, key: str | None = None, delay: int | None = None) -> bytes:
@@ -33,7 +33,7 @@ def add(apis: ShardApis, expiry: Expiry, *, key: str | None = None, delay: int |
 def stored(apis: ShardApis, raw_id: bytes) -> Job:
     body = apis.client.hget(apis.keys("jobs"), raw_id)
     apis.store.signer.verify(raw_id, body)
-    return decode(body, raw_id=raw_id, shard=0)
+    return decode(body, raw_id=raw_id, shard=0, cipher=apis.store.cipher)
 
 
 def expires(apis: ShardApis, raw_id: bytes) -> int | None:

@@ -52,6 +52,7 @@ def test_a_job_that_waited_behind_a_pause_does_not_run(processes: Processes, cli
     assert (hour.done, hour.expired, hour.dead, hour.retried) == (1, 1, 1, 0)
     assert f"Job {late.id} of 'tests.sample_app.{'async_' * (pool == 'asyncio')}tasks.record'" in worker.output
     assert "expired before it could begin" in worker.output
+    assert "django_delayq.exceptions.JobExpired: The job expired at " in worker.output
 
 
 def test_a_job_that_waited_for_a_busy_worker_does_not_run(processes: Processes, gate: Any) -> None:

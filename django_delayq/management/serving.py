@@ -1,0 +1,65 @@
+"""Serving: the workers and dispatchers of all shards of a store, as commands and runserver run them."""
+
+from functools import partial
+from typing import NamedTuple
+
+from django_delayq.clock import SECOND_US
+from django_delayq.conf.config import WorkerConfig, longest_wait_us
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.processes.reporter import ProcessReporter
+from django_delayq.processes.service import Service
+from django_delayq.processes.shutdown import Shutdown
+from django_delayq.store.process_reports import ProcessReports
+from django_delayq.store.promotion import Promotion
+from django_delayq.store.store import Store
+from django_delayq.worker.claiming.prefetch import PrefetchPolicy
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.worker import Worker
+
+
+class Served(NamedTuple):
+    """Services of one kind, and what reports them to the pages in the admin."""
+
+    services: list[Service]
+    reporters: list[ProcessReporter]
+
+
+def dispatchers(store: Store) -> Served:
+    """Return a dispatcher for each shard."""
+    served = Served([], [])
+    for shard in store.shards:
+        dispatcher = Dispatcher(shard, Promotion(shard))
+        served.services.append(Service(dispatcher, name=f"Dispatcher of {shard.label}"))
+        served.reporters.append(ProcessReporter(ProcessReports(shard), dispatcher))
+    return served
+
+
+def workers(store: Store, config: WorkerConfig, pool: Pool, shutdown: Shutdown, *, drain: bool = False) -> Served:
+    """Return a worker for each shard; they share the pool."""
+    served, sharing = Served([], []), list[PrefetchPolicy]()
+    for shard in store.shards:
+        metrics = MetricsBuffer()
+        worker = Worker(
+            shard=shard,
+            config=config,
+            pool=pool,
+            dispatcher=Dispatcher(shard, Promotion(shard), metrics=metrics),
+            metrics=metrics,
+            sweep_us=store.config.dispatcher.sweep_us,
+            drain=drain,
+            sharing=sharing,
+        )
+        # A place in the pool that one shard frees may go to a job of any shard, so every worker is woken.
+        worker.wake = partial(_wake_all, served.services)
+        worker.on_interrupted = shutdown.set_deadline
+        # Outcomes that were buffered during an outage are settled before their leases can expire.
+        longest_wait = longest_wait_us(config.lease_us) / SECOND_US
+        served.services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
+        served.reporters.append(ProcessReporter(ProcessReports(shard), worker))
+    return served
+
+
+def _wake_all(services: list[Service]) -> None:
+    for service in services:
+        service.wake()
