@@ -1,4 +1,4 @@
-"""Shutdown: a job that a stopped worker interrupts does not continue beside its next attempt."""
+"""Shutdown: a job that a stopped worker interrupts does not continue beside its next run."""
 
 import signal
 from pathlib import Path
@@ -15,8 +15,8 @@ LONG = 60
 
 
 def overlap(processes: Processes, stopped: Command) -> float:
-    """Return the longest time, in seconds, that a job of a stopped worker ran beside its second attempt."""
-    begun = {run["id"]: run["at"] for run in processes.runs() if run["attempt"] == 2}
+    """Return the longest time, in seconds, that a job of a stopped worker ran beside its second run."""
+    begun = {run["id"]: run["at"] for run in processes.runs() if run["recovered"]}
     return max(each["at"] - begun[each["id"]] for each in processes.events("tick") if each["pid"] == stopped.pid)
 
 
@@ -33,7 +33,7 @@ def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
     processes.until_runs(8)
     processes.worker()
     assert stopped.end() == 0
-    processes.until(lambda: len([run for run in processes.runs() if run["attempt"] == 2]) == 8, what="second attempts")
+    processes.until(lambda: len([run for run in processes.runs() if run["recovered"]]) == 8, what="second runs")
     assert overlap(processes, stopped) < OVERLAP
     assert "did not end in time" not in stopped.output
 

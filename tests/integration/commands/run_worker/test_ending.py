@@ -99,7 +99,7 @@ def test_a_worker_ends_at_once_while_it_cannot_read_the_list_of_queues(
 
 
 @pytest.mark.parametrize("grace", [0, 1])
-def test_a_job_that_outlasts_grace_is_interrupted_counted_and_ready_at_once(
+def test_a_job_that_outlasts_grace_is_interrupted_uncounted_and_ready_at_once(
     processes: Processes, gate: Path, grace: int
 ) -> None:
     processes.configure(GRACE=grace)
@@ -108,11 +108,11 @@ def test_a_job_that_outlasts_grace_is_interrupted_counted_and_ready_at_once(
     processes.until_runs(1)
     assert worker.end() == 0
     attempts = attempts_of(job)
-    assert (attempts.ended, attempts.crash_suspected) == (1, False)
+    assert (attempts.ended, attempts.interruptions, attempts.crash_suspected) == (0, 1, False)
     gate.touch()
     # --drain does not wait for later jobs, but without a retry delay this one is due by now.
     assert processes.worker("--drain").wait() == 0
-    assert [(run["attempt"], run["recovered"]) for run in processes.runs()] == [(1, False), (2, False)]
+    assert [(run["attempt"], run["recovered"]) for run in processes.runs()] == [(1, False), (1, True)]
     assert job.refresh().state == "gone"
 
 
@@ -130,7 +130,7 @@ def test_a_second_signal_interrupts_at_once(processes: Processes, gate: Path) ->
 
     processes.until(ended, what="the end")
     assert worker.wait() == 0
-    assert attempts_of(job).ended == 1
+    assert (attempts_of(job).ended, attempts_of(job).interruptions) == (0, 1)
     assert job.refresh().state == "ready"
 
 
@@ -171,8 +171,9 @@ def test_a_suspect_cut_short_by_a_shutdown_is_interrupted_not_crashed(
         return not worker.running
 
     processes.until(ended, what="the end")
-    history = attempts_of(job).history
-    assert [entry["ending"] for entry in history] == ["lease expired", "interrupted"], json.dumps(history)
+    attempts = attempts_of(job)
+    assert [entry["ending"] for entry in attempts.history] == ["lease expired"], json.dumps(attempts.history)
+    assert (attempts.interruptions, attempts.recovered) == (1, True)
 
 
 def test_a_suspect_may_start_processes(processes: Processes, gate: Path) -> None:
