@@ -9,7 +9,6 @@ from contextlib import suppress
 from math import ceil
 from weakref import WeakKeyDictionary
 
-from django_delayq.exceptions import StoreError
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.shard import Shard
@@ -64,10 +63,11 @@ class EndWatch:
         while self._waiting:
             await asyncio.sleep(self._pause)
             self._pause = min(_LONGEST_PAUSE, 1.5 * self._pause)
-            error: BaseException | None = None
+            error: Exception | None = None
             try:
                 ended = await in_thread(self._lookup.ended, list(self._waiting))
-            except StoreError as failed:
+            except Exception as failed:
+                # Whatever it is, those that wait must learn it: they may have no timeout.
                 ended, error = set(self._waiting), failed
             for raw_id in ended:
                 for end in self._waiting.pop(raw_id, []):
