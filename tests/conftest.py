@@ -8,6 +8,7 @@ import importlib
 import os
 import resource
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -43,7 +44,10 @@ def chosen_server() -> Path:
 
 
 def pytest_configure() -> None:
-    """Refuse a wrong DELAYQ_TEST_SERVER before the first test."""
+    """Refuse a wrong DELAYQ_TEST_SERVER before the first test, and let the processes of tests receive Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts jobs in its background like that, and every process inherits it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("DELAYQ_TEST_SERVER"):
         chosen_server()
 

@@ -77,6 +77,17 @@ class Command:
         return self.log.read_text(errors="replace")
 
     @property
+    def failures(self) -> list[str]:
+        """The lines with a traceback that is not that of a failed attempt, which the log shows below its record."""
+        record, found = "", []
+        for line in self.output.splitlines():
+            if not line.startswith(" "):
+                record = line
+            if "Traceback (most recent call last)" in line and " Job " not in record:
+                found.append(record)
+        return found
+
+    @property
     def running(self) -> bool:
         """Whether it has not ended."""
         return self.process.poll() is None

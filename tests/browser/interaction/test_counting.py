@@ -26,11 +26,11 @@ def test_the_confirm_page_comes_after_the_count(
     window.page.unroute("**/delayq.js")
     window.page.get_by_role("button", name="Continue").click()
     # From here on it continues by itself, up to the confirm page.
-    expect(window.page.locator("h1")).to_have_text("Cancel 402 waiting jobs?")
+    expect(window.page.locator("h1")).to_have_text("Cancel 403 waiting jobs?")
     stock.add()
-    window.page.locator("input[name=typed_confirmation]").fill("402")
-    window.page.get_by_role("button", name="Cancel 402 waiting jobs").click()
-    expect(window.page.locator(".messagelist")).to_contain_text("Cancelled 402")
+    window.page.locator("input[name=typed_confirmation]").fill("403")
+    window.page.get_by_role("button", name="Cancel 403 waiting jobs").click()
+    expect(window.page.locator(".messagelist")).to_contain_text("Cancelled 403")
     expect(window.page.locator(".messagelist")).to_contain_text("More match now")
     window.assert_calm()
 
@@ -43,7 +43,7 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window.open(page("scheduled"))
     window.page.locator("input[name=all]").check()
     window.request_action("run_now")
-    expect(window.page.get_by_role("button", name="Run 6 jobs now")).to_be_visible()
+    expect(window.page.get_by_role("button", name="Run 7 jobs now")).to_be_visible()
     # The button stays in place once the styles are loaded.
     window.page.wait_for_load_state("load")
     answers: list[tuple[Route, APIResponse]] = []
@@ -55,7 +55,7 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
             answers.append((route, route.fetch()))
 
     window.page.route("**/action/", keep_the_answer)
-    button = window.page.get_by_role("button", name="Run 6 jobs now")
+    button = window.page.get_by_role("button", name="Run 7 jobs now")
     box = button.bounding_box()
     assert box is not None
     # The mouse alone: a locator would wait for the response that is held back.

@@ -69,11 +69,11 @@ def tile(watched: Watched) -> Locator:
 def test_numbers_change_without_a_reload(overview: Watched, stock: Fixtures) -> None:
     overview.assert_on(True)
     overview.page.evaluate("() => { document.body.dataset.marker = 'still here'; }")
-    expect(overview.scheduled).to_have_text("12")
+    expect(overview.scheduled).to_have_text("13")
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(overview.scheduled).to_have_text("13")
-    expect(tile(overview)).to_have_text("13")
+    expect(overview.scheduled).to_have_text("14")
+    expect(tile(overview)).to_have_text("14")
     expect(overview.page.locator("body")).to_have_attribute("data-marker", "still here")
     overview.calm()
 
@@ -82,7 +82,7 @@ def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Fixture
     said = overview.page.locator("#delayq-announcement[role=status]")
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(tile(overview)).to_have_text("13")
+    expect(tile(overview)).to_have_text("14")
     expect(said).to_have_text("")
     stock.add()
     overview.page.clock.run_for(25_000)
@@ -120,7 +120,7 @@ def test_it_waits_while_the_panel_has_the_focus(overview: Watched, stock: Fixtur
     assert overview.asks_within(60_000) == 0
     overview.button.focus()
     overview.page.clock.run_for(EVERY)
-    expect(overview.scheduled).to_have_text("13")
+    expect(overview.scheduled).to_have_text("14")
 
 
 def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageSession, stock: Fixtures) -> None:
@@ -137,7 +137,7 @@ def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageS
     row.uncheck()
     watched.button.focus()
     watched.page.clock.run_for(EVERY)
-    expect(watched.scheduled).to_have_text("13")
+    expect(watched.scheduled).to_have_text("14")
     expect(watched.page.locator("[data-row]")).to_have_count(13)
     watched.calm()
 
@@ -153,7 +153,7 @@ def test_without_redis_it_backs_off_and_shows_the_last_update(
     settings.DELAYQ = known
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(overview.scheduled).to_have_text("13")
+    expect(overview.scheduled).to_have_text("14")
     expect(told).to_have_text("")
 
 
@@ -163,5 +163,5 @@ def test_open_tables_stay_open(overview: Watched, stock: Fixtures) -> None:
     overview.button.focus()
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(overview.scheduled).to_have_text("13")
+    expect(overview.scheduled).to_have_text("14")
     expect(details).to_have_attribute("open", "")

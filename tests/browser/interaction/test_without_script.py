@@ -67,7 +67,7 @@ def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
     expect(plain.page.get_by_text("This cannot be undone.")).to_be_visible()
     plain.page.get_by_role("link", name="Go back", exact=True).click()
     assert plain.page.url.endswith(page("scheduled", n=25))
-    expect(plain.page.locator("[data-row]")).to_have_count(12)
+    expect(plain.page.locator("[data-row]")).to_have_count(13)
 
 
 def test_a_long_action_continues_by_its_button(

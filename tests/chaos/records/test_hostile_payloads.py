@@ -125,7 +125,7 @@ def check_payloads(processes: Processes, client: Redis, seed: int, count: int, *
     write_all(client, processes.keys, written)
     read_all(written)
     client.flushall()
-    processes.configure(LEASE=2, TASK_MODULES=[write_canary(processes.folder)])
+    processes.configure(LEASE=2, UNKNOWN_TASK_TTL=0, TASK_MODULES=[write_canary(processes.folder)])
     commands = [processes.dispatcher(), processes.worker()]
     (processes.folder / "enabled").touch()
     processes.until(lambda: len(processes.events("enabled")) == 2, what="both audit hooks")
