@@ -68,5 +68,5 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window.page.mouse.click(box["x"] + 5, box["y"] + 5)
     ((route, answer),) = answers
     route.fulfill(response=answer)
-    expect(window.page.locator(".messagelist")).to_contain_text("Made 6 run now")
+    expect(window.page.locator(".messagelist")).to_contain_text("Made 7 run now")
     window.assert_calm()
