@@ -127,8 +127,13 @@ class HeldClaims(Runnable):
 
     def on_wakeup(self) -> None:
         """Read the notification; the next step is a heartbeat at once. Raises `StoreError`."""
-        if self._notification and self._notification.arrived():
-            self._beat_at, self._notified = 0.0, True
+        if self._notification is None:
+            return
+        before = self._beat_at, self._notified
+        # Also after an error: a server that loads its data accepts connections, but no heartbeat.
+        self._beat_at, self._notified = 0.0, True
+        if not self._notification.arrived():
+            self._beat_at, self._notified = before
 
     def close(self) -> None:
         """Close the connection that listens."""

@@ -2,7 +2,7 @@
 
 import threading
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -172,3 +172,36 @@ def test_code_that_was_asked_to_stop_does_not_begin(redis: Redis, held: HeldClai
     assert held.begin(TWO.lease)
     held.settled([ONE.lease])
     assert not held.is_stopping(ONE.lease)
+
+
+class Notification:
+    """A connection that listens, of a server that still loads its data."""
+
+    def __init__(self) -> None:
+        self.loads = True
+
+    def arrived(self) -> bool:
+        if self.loads:
+            raise StoreUnavailable("loading")
+        return False
+
+
+def test_after_a_lost_connection_a_heartbeat_shows_that_redis_works_again(redis: Redis) -> None:
+    notification = Notification()
+    held = HeldClaims(
+        redis.heartbeat, lease_us=30_000_000, clock=lambda: redis.now, notification=cast(Any, notification)
+    )
+    held.step()
+    assert redis.sent == []
+    with pytest.raises(StoreUnavailable):
+        held.on_wakeup()
+    redis.fails = True
+    with pytest.raises(StoreUnavailable):
+        held.step()
+    redis.fails = notification.loads = False
+    held.step()
+    assert redis.sent == [([], {})]
+    # The pop ended without a notification.
+    held.on_wakeup()
+    held.step()
+    assert redis.sent == [([], {})]
