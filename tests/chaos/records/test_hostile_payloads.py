@@ -151,8 +151,8 @@ def check_payloads(processes: Processes, client: Redis, seed: int, count: int, *
 
 def test_1_000_hostile_payloads_all_end(processes: Processes, client: Redis, seed: int) -> None:
     found = check_payloads(processes, client, seed, 1_000, patience=400)
-    # The exact numbers are random. Zero would mean that no payload ended in that way.
-    assert found["dead"] > 100 and found["put back"] > 20
+    # The exact numbers are random, about 700 and 20. Zero would mean that no payload ended in that way.
+    assert found["dead"] > 100 and found["put back"] > 2
 
 
 @pytest.mark.slow
