@@ -116,7 +116,7 @@ class Decision:
 _FINAL = frozenset(
     {OutcomeKind.REJECTED, OutcomeKind.UNREADABLE, OutcomeKind.BAD_SIGNATURE, OutcomeKind.RESULT_NOT_SERIALIZABLE}
 )
-#: Outcomes that another worker, or the next deploy, may change: nothing ran.
+#: Outcomes that another worker, or the next deploy, may change: the function of the task did not begin.
 WAITS_FOR_CODE = frozenset(
     {OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH, OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY}
 )
