@@ -108,7 +108,7 @@ class Decision:
     crash_suspected: bool = False
     #: The job waits again at its old rank: the attempt did not end by its own fault, and it had waited already.
     keeps_rank: bool = False
-    #: The attempt counts. If not, only a retry is left, and the number of attempts stays.
+    #: The attempt counts. If it does not, the action is RETRY, and the number of attempts stays.
     counted: bool = True
 
 

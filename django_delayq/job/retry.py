@@ -22,7 +22,7 @@ _DEFAULT_ATTEMPTS = 5
 
 
 class ClassPath(str):
-    """The path of a class that this process passed itself, so that nobody need import it to know it."""
+    """The path of a class that this process has already resolved."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def class_path(kind: type) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Say how often, after which errors and after which delay a failed attempt is repeated.
+    """Hold the rules: how often a job runs, after which errors, and after which delay.
 
     The wait before attempt n+1 is drawn evenly from 0 … min(cap, base·2^(n−1)): "full jitter", after Marc Brooker,
     "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. `delays` replaces it by exact waits.

@@ -46,7 +46,7 @@ def exception_of(outcome: Outcome, decision: Decision, claim: Claim, task: Any) 
 
 def _made(outcome: Outcome, claim: Claim) -> BaseException:
     if claim.fault is not None:
-        # Without its traceback: that is of our own code, and the message says all.
+        # The message is complete without a traceback, whose frames would be ours.
         return type(claim.fault)(outcome.error)
     if not outcome.exception:
         return _CLASSES.get(outcome.kind, DelayQError)(outcome.error)

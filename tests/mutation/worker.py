@@ -24,7 +24,7 @@ FOREGROUND = "tests/integration/commands/operating/test_run.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "runserver runs jobs although DEBUG is off",
-        "management/development.py",
+        "management/runserver.py",
         "if not is_debug():",
         "if False:",
     ): (RUNSERVER,),
@@ -36,13 +36,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (RUNSERVER,),
     at(
         "a job that runs at Ctrl-C is not given back",
-        "management/development.py",
+        "management/runserver.py",
         "atexit.register(self.stop, at_once=True)",
         "pass",
     ): (RUNSERVER,),
     at(
         "a reload does not wait for running jobs",
-        "management/development.py",
+        "management/runserver.py",
         'if file_path.suffix == ".py":',
         "if False:",
     ): (RUNSERVER,),
