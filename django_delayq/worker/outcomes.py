@@ -12,7 +12,7 @@ from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, Snooze
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.job.retry import class_path
+from django_delayq.job.retry import class_path, lineage_of
 from django_delayq.processes import process_limits
 
 SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)
@@ -80,12 +80,12 @@ def failed(error: BaseException, job: Job | None = None) -> Outcome:
     )
 
 
-def _lineage(error: BaseException) -> tuple[str, ...]:
+def _lineage(error: BaseException) -> tuple[tuple[str, ...], ...]:
     try:
-        return tuple(map(class_path, type(error).__mro__))
+        return lineage_of(type(error))
     except BaseException:
         # Its metaclass raises.
-        return (_path(error),)
+        return ((_path(error),),)
 
 
 def expired(claim: Claim) -> Outcome:

@@ -147,7 +147,7 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
-    error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, claim, task)
+    error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, task)
     if _is_expired(decision, outcome):
         announce(job_expired, task, job_id=claim.id, job=claim.job)
     elif outcome.kind is not OutcomeKind.EXPIRED:

@@ -377,7 +377,22 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '_count(settlement.claim, outcome, "retried", metrics)',
     ): ("tests/unit/worker/test_settlement.py",),
     at(
-        "a base class decides before the class itself", RETRY, "for path in lineage:", "for path in reversed(lineage):"
+        "a base class decides before the class itself",
+        RETRY,
+        "for level in lineage:",
+        "for level in reversed(lineage):",
+    ): (RULES,),
+    at(
+        "a base class is as specific as its subclass",
+        RETRY,
+        "max(distances.get(base, 0), ",
+        "min(distances.get(base, 99), ",
+    ): (RULES,),
+    at(
+        "the first of two equally specific classes decides",
+        RETRY,
+        "if any(path in dead_on for path in level)",
+        "if any(path in dead_on for path in level[:1])",
     ): (RULES,),
     at("with retry_on other errors are tried again", RETRY, "and not (lineage and retry_on)", ""): (RULES,),
     at("delays are drawn at random", RETRY, "len(self.delays)) - 1])\n", "len(self.delays)) - 1]) * jitter\n"): (

@@ -84,10 +84,7 @@ def test_the_log_of_a_wrong_retry_delay_shows_the_job_and_no_sensitive_variable(
     func: Any = charge if kind == "sync" else charge_async
     task: Task[Any, Any] = Task(func=func, name=name, retry_delay=delay, sensitive=("card",))
     registry._tasks[name] = task
-    if kind == "sync":
-        outcome = run(claim_of(name, CANARY))
-    else:
-        outcome = in_loop(task, CANARY)
+    outcome = run(claim_of(name, CANARY)) if kind == "sync" else in_loop(task, CANARY)
     assert outcome.exception == "builtins.ValueError" and "in charge" in outcome.error
     [record] = [each for each in caplog.records if "retry_delay of" in each.getMessage()]
     fields = vars(record)
