@@ -28,7 +28,7 @@ from django_delayq.signals import announce, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
 from django_delayq.task.redaction import clear_variables
-from django_delayq.worker.outcomes import SUCCEEDED, expired, failed, outcome_of, timed
+from django_delayq.worker.outcomes import expired, failed, outcome_of
 from django_delayq.worker.time_limit import TimeLimit
 
 
@@ -97,7 +97,7 @@ def forward(
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
         **({"context": job.context} if job.context else {}),
     }
-    began, outcome = monotonic(), SUCCEEDED
+    began, outcome = monotonic(), _SUCCEEDED
     database.clean()
     try:
         Context().run(accept, facts)
@@ -152,7 +152,7 @@ async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Jo
             announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
             value = await caller.run(task, claim, job)
             exit_if_child_of(here)
-            outcome = SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
+            outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
         except BaseException as error:
             exit_if_child_of(here, error)
             # BaseException: sys.exit() in a task ends the task, not the worker.
@@ -300,8 +300,18 @@ async def _clean_here() -> TransactionLeftOpen | None:
     return database.clean() if runtime.current().clean_connections else None
 
 
+def timed(outcome: Outcome, began: float) -> Outcome:
+    """Return the outcome with the length of a run that began at `began` (monotonic) and ends now."""
+    run_us = int((monotonic() - began) * SECOND_US)
+    if outcome is _SUCCEEDED:
+        # The usual outcome, at a quarter of the cost of replace().
+        return Outcome(kind=OutcomeKind.SUCCEEDED, run_us=run_us, began=began)
+    return replace(outcome, run_us=run_us, began=began)
+
+
 _IN_THREAD = Caller(_run_here, _call_here, _clean_here)
 
 
 #: Cached, because each job needs it.
 is_async = cache(inspect.iscoroutinefunction)
+_SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)

@@ -2,7 +2,6 @@
 
 import asyncio
 import traceback
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -15,7 +14,6 @@ from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.retry import class_path, lineage_of
 from django_delayq.processes import process_limits
 
-SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
 
@@ -100,12 +98,3 @@ def _path(error: BaseException) -> str:
     except BaseException:
         # Its metaclass raises, so bypass it.
         return str(type.__getattribute__(type(error), "__name__"))
-
-
-def timed(outcome: Outcome, began: float) -> Outcome:
-    """Return the outcome with the length of a run that began at `began` (monotonic) and ends now."""
-    run_us = int((monotonic() - began) * SECOND_US)
-    if outcome is SUCCEEDED:
-        # The usual outcome, at a quarter of the cost of replace().
-        return Outcome(kind=OutcomeKind.SUCCEEDED, run_us=run_us, began=began)
-    return replace(outcome, run_us=run_us, began=began)

@@ -22,8 +22,7 @@ from django_delayq.job.progress import Progress
 from django_delayq.processes.fork_safety import install_signal_handler
 from django_delayq.processes.memory import rss_bytes
 from django_delayq.task.context import Attempt
-from django_delayq.worker.execution import run
-from django_delayq.worker.outcomes import timed
+from django_delayq.worker.execution import run, timed
 from django_delayq.worker.pools.child_attempt import ChildAttempt
 from django_delayq.worker.time_limit import watch
 
