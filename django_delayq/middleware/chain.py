@@ -12,12 +12,13 @@ from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
 from django_delayq.conf.settings import get_config, on_config_dropped
 from django_delayq.job.job import Job
+from django_delayq.middleware.job_thread import in_job_thread
 
 #: The methods that a class may have, and the async form of each.
 _METHODS = {"enqueue": "aenqueue", "run": "arun"}
@@ -175,7 +176,7 @@ def _wrap(middleware: Any, inner: Link) -> Link:
             sync, in_loop = getattr(inner, plain), getattr(inner, coroutine)
         # In the thread of the caller's transactions, or of the job, as Django's middlewares.
         methods[plain] = sync or async_to_sync(in_loop)
-        methods[coroutine] = in_loop or sync_to_async(sync, thread_sensitive=True)
+        methods[coroutine] = in_loop or in_job_thread(sync)
     return Link(**methods)
 
 

@@ -90,7 +90,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "notify": ("list", "at most one element: jobs are ready; one per queue, and one without a queue for all queues"),
     "notify_worker": (
         "list",
-        "per worker: at most one element: it must ask at once which jobs to stop; stop and quiet write it for a minute",
+        "per worker: at most one element: it sends a heartbeat at once; stop and quiet write it for a minute",
     ),
     "forwarded": ("stream", "jobs that a forwarding pool handed on; its readers trim it"),
     "shards": ("string", "number of shards over which the jobs are spread; in shard 0 only"),

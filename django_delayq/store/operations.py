@@ -45,9 +45,9 @@ _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
 _PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
 #: Longest name of a person, in bytes.
 _LONGEST_NAME = 200
-#: What `requeue` gets if the job does not change.
+#: Arguments of `requeue` for a job whose body stays.
 _UNCHANGED: list[Part] = [b"", b"", b""]
-#: What `reschedule` gets.
+#: The same for `reschedule`.
 _STAYS: list[Part] = [*_UNCHANGED, b""]
 _HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
 #: What one job of a batch may be refused for; the others are changed.
@@ -101,7 +101,7 @@ class Operations:
         return self._change_waiting(jobs, run, bodiless=bool(token or may_arrive))
 
     def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
-        """Ask a running job to stop: its worker learns it at once, and it is not run again. False: it does not run.
+        """Ask a running job to stop: its worker is notified, and it is not run again. False: it does not run.
 
         Its code may run on for `grace_us`; a later call decides anew. Two round trips, O(1).
         """

@@ -27,7 +27,7 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 _TRIES, _PAUSE = 30, 1.0
 #: Seconds for which the end waits for a heartbeat that is on its way.
 _LAST_HEARTBEAT = 5.0
-#: A person ended the run: Ctrl-C, or the debugger's `quit`. That says nothing about the job.
+#: A person ended the run: Ctrl-C, or the debugger's `quit`. It is no failure of the job.
 _ENDED_BY_PERSON = (KeyboardInterrupt, bdb.BdbQuit)
 
 

@@ -41,7 +41,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_process_pool.py",),
     at(
         "an exception's str subclass runs its code in the worker",
-        "worker/execution.py",
+        "worker/outcomes.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
     ): ("tests/integration/worker/execution/test_outcomes.py",),
@@ -59,7 +59,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_time_limit.py",),
     at(
         "a failed attempt leaves the open file limit lowered",
-        "worker/execution.py",
+        "worker/outcomes.py",
         "    process_limits.restore_open_files()\n",
         "",
     ): ("tests/unit/processes/test_process_limits.py",),
@@ -119,7 +119,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_claim_queue.py",),
     at(
         "an exception whose str() raises SystemExit ends its thread",
-        "worker/execution.py",
+        "worker/outcomes.py",
         "    except BaseException as unprintable:\n",
         "    except Exception as unprintable:\n",
     ): ENDS,

@@ -123,7 +123,7 @@ class StopForm(ActionForm):
         min_value=0,
         max_value=86_400,
         initial=10,
-        help_text=_("After that a child process is killed. A thread that does not look runs on."),
+        help_text=_("After that a job in a process of its own is killed. In a thread, code that does not ask runs on."),
     )
 
 

@@ -241,7 +241,7 @@ class HeldClaims(Runnable):
         return until is not None and lease_time() < until
 
     def begin(self, lease: bytes) -> bool:
-        """Start the hard limit. Returns False if the lease may be lost; the code must not run then."""
+        """Start the hard limit. Returns False if the code must not run: lease maybe lost, or job asked to stop."""
         with self._lock:
             if not self.trusts(lease) or lease in self._stopping:
                 return False

@@ -18,7 +18,8 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.logs import logger
 from django_delayq.task import registry
-from django_delayq.worker.execution import failed, is_async, run_async
+from django_delayq.worker.execution import is_async, run_async
+from django_delayq.worker.outcomes import failed
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, PoolClient, Seat
 from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryRunner

@@ -15,7 +15,8 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.job.progress import Progress
 from django_delayq.logs import logger
-from django_delayq.worker.execution import failed, timed
+from django_delayq.worker.execution import timed
+from django_delayq.worker.outcomes import failed
 
 
 class PoolClient(Protocol):
