@@ -27,7 +27,7 @@ from django_delayq.exceptions import (
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import class_path
-from django_delayq.logs import logger
+from django_delayq.logs import job_fields, logger
 from django_delayq.middleware.chain import MiddlewareJob, get_chain
 from django_delayq.processes import database, process_limits
 from django_delayq.processes.fork_safety import exit_if_child_of
@@ -289,7 +289,9 @@ def _with_delay(outcome: Outcome, task: Any, claim: Claim, error: BaseException)
     except BaseException as wrong:
         if job.task not in _wrong_delays:
             _wrong_delays.add(job.task)
-            logger.error("The retry_delay of %s failed; the policy of its jobs decides", job.task, exc_info=wrong)
+            fields = job_fields(claim.id, job, claim.attempt)
+            text = "The retry_delay of %s failed; the policy of its jobs decides"
+            logger.error(text, job.task, exc_info=wrong, extra=fields)
     return outcome
 
 
