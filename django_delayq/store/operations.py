@@ -9,7 +9,7 @@ from dataclasses import replace
 from time import time_ns
 from typing import Any
 
-from django_delayq.clock import estimated_us
+from django_delayq.clock import DAY_US, estimated_us
 from django_delayq.exceptions import (
     BadBody,
     BadSignature,
@@ -43,6 +43,8 @@ from django_delayq.store.shard import Shard
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
 _PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
+#: Longest time that the code of a stopped job may still take.
+LONGEST_GRACE_US = DAY_US
 #: Longest name of a person, in bytes.
 _LONGEST_NAME = 200
 #: Arguments of `requeue` for a job whose body stays.
@@ -103,7 +105,7 @@ class Operations:
     def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
         """Ask a running job to stop: its worker is notified, and it is not run again. False: it does not run.
 
-        Its code may run on for `grace_us`; a later call decides anew. Two round trips, O(1).
+        Its code may run on for `grace_us`, at most a day; a later call decides anew. Two round trips, O(1).
         """
         keys = self._shard.keys
         for _ in range(3):

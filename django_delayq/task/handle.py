@@ -8,7 +8,7 @@ from typing import Any
 
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
-from django_delayq.exceptions import JobExpired, NoResult, WaitTimeout
+from django_delayq.exceptions import DelayValueError, JobExpired, NoResult, WaitTimeout
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
@@ -17,7 +17,7 @@ from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.enqueue import EnqueueResult
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations import LONGEST_GRACE_US, Operations
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.result_waiter import wait_for_result, watch_of
@@ -205,8 +205,9 @@ class JobHandle:
         Within a second its code sees `current_job().should_stop`; a coroutine is cancelled. After `grace` a child
         process is killed, while a thread runs on. The job ends as cancelled and is not retried; if its code returns
         nevertheless, it is done. Returns False if it has ended or is dead. May be repeated; the last `grace` counts.
+        Raises `InvalidDelay` if `grace` is negative or longer than a day.
         """
-        grace_us = duration_us(grace, name="grace")
+        grace_us = _grace_us(grace)
         # A waiting job may begin, and a running one may be retried, between the two.
         for _ in range(3):
             if self.cancel():
@@ -322,6 +323,13 @@ class JobHandle:
     @property
     def _operations(self) -> Operations:
         return self._store.operations(self._shard)
+
+
+def _grace_us(grace: float | timedelta) -> int:
+    grace_us = duration_us(grace, name="grace")
+    if grace_us > LONGEST_GRACE_US:
+        raise DelayValueError("grace must be at most one day (86,400 s); a job that may take longer needs no stop()")
+    return grace_us
 
 
 def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:

@@ -170,7 +170,7 @@ class Model:
         job.claimed_early = job.claimed_early or job.due_us > self.now
         job.due_us = min(job.due_us, self.now)
         job.place, job.score = Place.CLAIMED, self.now + self.lease_us
-        job.token, job.claimed_us, job.unconfirmed = token, self.now, False
+        job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
         self._use(job.queue)
         self.workers[token[:8]] = self.now

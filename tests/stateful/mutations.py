@@ -237,6 +237,11 @@ MORE = [
         "redis.call('ZREM', place, member)\n",
     ),
     at(
+        "a claim of one job is confirmed before its worker has it",
+        "store/lua/claim_one.lua",
+        "redis.call('SADD', unconfirmed, member .. token)\n",
+    ),
+    at(
         "a person claims a job that runs elsewhere",
         "store/lua/claim_one.lua",
         "if not place then return {why_not_waiting(id)} end",

@@ -177,6 +177,7 @@ def test_a_wrong_delay_leaves_it_to_the_policy_and_is_logged_once(
     assert {(outcome.kind, outcome.delay_us) for outcome in outcomes} == {(OutcomeKind.FAILED, None)}
     [record] = [each for each in caplog.records if "retry_delay of shop.tasks.play_" in each.getMessage()]
     assert record.exc_info
+    assert record.attempt == 1 and record.task == options["name"]  # type: ignore[attr-defined]
 
 
 def test_a_retry_delay_may_leave_it_to_the_policy(run_task: Run, caplog: pytest.LogCaptureFixture) -> None:
