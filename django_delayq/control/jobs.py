@@ -206,7 +206,7 @@ class Jobs:
         for shard in self._shards():
             mine = [raw_id for raw_id, place in self.ids or () if place == shard]
             for at in range(0, len(mine), MAX_BATCH):
-                found = [self._store.lookup(shard).find(raw_id) for raw_id in mine[at : at + MAX_BATCH]]
+                found = self._store.lookup(shard).find_many(mine[at : at + MAX_BATCH])
                 rows = [row for row in found if row.state in states and (match is None or match(row))]
                 yield shard, JobPage(rank=0, total=len(mine), rows=rows, scanned=len(found), end=None)
 

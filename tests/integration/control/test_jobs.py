@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
+from redis import Redis
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, delayed_task, enqueue_many, get_store, jobs
 from django_delayq.exceptions import DelayValueError, InvalidMoment, StoreUnavailable, UnknownQueue
 from django_delayq.store.operations import Operations
+from django_delayq.store.queries.lookup import Lookup
 from django_delayq.testing import DelayQ
 from tests.sample_app import tasks
 
@@ -284,3 +286,18 @@ def test_an_error_names_the_state_as_the_user_wrote_it() -> None:
         jobs(state=["running", "failed"]).cancel()
     with pytest.raises(ValueError, match="state must be one of scheduled, ready, running, failed, got 'dead'"):
         jobs(state="dead")
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_ids_are_read_in_batches(mixed: None, flushed: bool, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never one by one; also if the server has lost its scripts."""
+    gone = tasks.noop.enqueue("gone")
+    gone.cancel()
+    found = {row.id: (row.state, row.task, row.queue, row.due_us) for row in jobs().rows()}
+    if flushed:
+        with Redis.from_url(redis_url) as client:
+            client.script_flush()
+    monkeypatch.delattr(Lookup, "find")
+    named = jobs(ids=[*found, gone.id])
+    assert {row.id: (row.state, row.task, row.queue, row.due_us) for row in named.rows()} == found
+    assert named.count() == len(found) == 7
