@@ -88,6 +88,7 @@ def test_a_call_for_more_jobs_than_are_left_begins_after_the_last_place(apis: Sh
 def test_a_batch_of_several_calls_counts_what_each_has_sent(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_delayq.store.batch._MAX_BYTES", 1)
     assert requeue(apis, letters(apis, 3), left=3) == [START + 10 * SECOND, START + 30 * SECOND, START + 50 * SECOND]
+    assert spreads(apis) == 0
 
 
 def test_a_spread_that_has_ended_is_forgotten(apis: ShardApis) -> None:
