@@ -254,17 +254,20 @@ def with_flags(body: bytes, flags: Flag) -> bytes:
 def with_due(body: bytes, due_us: int, *, revived: bool = False) -> bytes:
     """Return an unsigned body whose expiry follows a new due time (µs since the epoch); unchanged without an expiry.
 
-    `revived`: a person retries a dead letter, so an expiry that ends before the due time is left out.
+    `revived`: a person retries a dead letter, so an expiry that ends before the due time is left out. Raises `BadBody`.
     """
     head = decode_head(body)
     if not head.expires:
         return body
-    # Options that this release does not know stay.
-    payload = json.loads(body[head.size :])
-    options = payload[2] if len(payload) > 2 else {}
-    if "e" not in options:
-        return body
-    expiry = _read_expiry(options["e"]).from_due(due_us)
+    try:
+        # Options that this release does not know stay.
+        payload = json.loads(body[head.size :])
+        options = payload[2] if len(payload) > 2 else {}
+        if "e" not in options:
+            return body
+        expiry = _read_expiry(options["e"]).from_due(due_us)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BadBody("the stored body is damaged: its expiry cannot be read") from error
     options["e"] = _expiry_option(expiry)
     if revived and expiry.moment_us <= due_us:
         del options["e"]

@@ -51,7 +51,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "spreads": (
         "hash",
         "name of a spread -> its start (µs), length (µs), number of jobs and those placed so far; requeue writes it, "
-        "until all are placed; at most 100",
+        "until all are placed or its caller ends; at most 100",
     ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (
