@@ -54,8 +54,6 @@ _STAYS: list[Part] = [*_UNCHANGED, b""]
 _HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
 #: What one job of a batch may be refused for; the others are changed.
 _REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
-
-
 #: The job no longer waits, or is no longer that dead letter.
 _SKIPPED = Effect(done=False)
 
