@@ -34,7 +34,7 @@ class DelayQConfig(AppConfig):
         registry.autodiscover(config.tasks.task_modules if config else ())
         if config and config.worker.run_in_runserver and _is_in_runserver():
             # Not at the top: web processes do not load the code of workers.
-            from django_delayq.management.development import JobsInRunserver
+            from django_delayq.management.runserver import JobsInRunserver
 
             JobsInRunserver().start()
 

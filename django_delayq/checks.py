@@ -9,7 +9,15 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import resolve
-from django_delayq.conf.settings import backends, get_config, raw_setting, read_alias, read_config, separate_aliases
+from django_delayq.conf.settings import (
+    backends,
+    get_config,
+    place_of,
+    raw_setting,
+    read_alias,
+    read_config,
+    separate_aliases,
+)
 from django_delayq.middleware.chain import problem_of
 from django_delayq.task import registry
 
@@ -39,18 +47,19 @@ def _rules(config: Config, name: str) -> list[CheckMessage]:
 
 def check_middleware(**_: Any) -> list[CheckMessage]:
     """Report every entry of MIDDLEWARE that names no middleware."""
-    paths: dict[str, None] = {}
+    places: dict[str, str] = {}
     for backend in (None, *separate_aliases()):
         with suppress(ImproperlyConfigured):
             # The other checks report settings that cannot be read.
-            paths |= dict.fromkeys(get_config(backend).tasks.middleware)
+            for path in get_config(backend).tasks.middleware:
+                places.setdefault(path, place_of("MIDDLEWARE", backend))
     return [
         Error(
-            f"DELAYQ['MIDDLEWARE'] names {path!r:.200}, {problem}.",
+            f"{place} names {path!r:.200}, {problem}.",
             hint="docs/middleware.md shows what a middleware looks like.",
             id="delayq.E020",
         )
-        for path in paths
+        for path, place in places.items()
         if (problem := problem_of(path))
     ]
 

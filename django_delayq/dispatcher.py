@@ -192,7 +192,8 @@ class Dispatcher(Runnable):
         for (item, outcome, decision), reclaim, is_done in zip(judged, reclaims, done, strict=True):
             # Otherwise somebody settled, revived or reclaimed the job meanwhile, and announces that.
             if is_done and reclaim.attempts.spared and not reclaim.stops:
-                logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
+                text = "Job %s: worker %s did not confirm its claim; no attempt is counted"
+                logger.info(text, item.id, item.worker, extra=job_fields(item.id, item.job, item.attempts.ended + 1))
             elif is_done:
                 counted = "cancelled" if reclaim.stops else "retried" if reclaim.queue is not None else "dead"
                 self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")

@@ -54,7 +54,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.operations.cancel(raw_id, token=b"a token", may_arrive=True)
     letter = apis.inspection.dead_letter(apis.add_dead(queue="spread"))
     assert letter is not None
-    spread = Spread(name=b"a name", length_us=HOUR, count=2)
+    spread = Spread(name=b"a name", length_us=HOUR, left=2)
     job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
     assert apis.operations.requeue_many([job], spread=spread)[0].done
     for end in ("requeue", "discard"):

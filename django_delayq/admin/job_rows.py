@@ -59,7 +59,7 @@ class JobLine:
 
     @cached_property
     def progress(self) -> "ProgressBar | None":
-        """How far its running attempt is, if it said so."""
+        """How far its running attempt is, if it reported any."""
         progress = self.row.progress
         return ProgressBar(progress.fraction, printable(progress.note)) if progress else None
 

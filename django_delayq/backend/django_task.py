@@ -38,7 +38,7 @@ from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.options import check_key_function, expiry_times
-from django_delayq.task.task import Task
+from django_delayq.task.task import Make, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,8 +92,7 @@ class DjangoTask(Task[P, R]):
 
         Raises TypeError and ValueError if the arguments are not JSON, and `PayloadTooLarge`.
         """
-        handle: JobHandle = self._draft(args, kwargs)
-        return handle
+        return self._make(args, kwargs)
 
     @property
     def signature(self) -> Signature:
@@ -157,17 +156,16 @@ class DjangoTask(Task[P, R]):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)
 
-    def _draft(self, args: Any, kwargs: Any = None, *, is_async: bool = False) -> Any:
+    def _draft(self, args: Any, kwargs: Any) -> tuple[Job, Make]:
         args, kwargs = normalize_json(args), normalize_json(kwargs or {})
         check_depth([args, kwargs], left=MAX_DEPTH + 2)
         config = get_config(self.alias or sharing_alias())
         key = self._key(args, kwargs)
         due_us = self.due_us if self.run_after_us is None else self.run_after_us
-        return self._handle(
+        return self._new(
             config,
             key=key,
             due_us=None if due_us is None else min(due_us, LATEST_US),
-            is_async=is_async,
             queue=self.queue,
             args=args,
             kwargs=kwargs,

@@ -10,8 +10,8 @@ from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.task.options import Expires, OnExpiry, expiry_times
-from django_delayq.task.task import RetryDelay, Unique, check_common_options
+from django_delayq.task.options import Expires, OnExpiry, RetryDelay, Unique, expiry_times
+from django_delayq.task.task import check_common_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

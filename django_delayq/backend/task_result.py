@@ -16,8 +16,9 @@ from django_delayq.exceptions import JobCancelled, JobExpired
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job, State
-from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.outcome import error_class
 from django_delayq.job.result import Result
+from django_delayq.job.retry import class_path
 from django_delayq.store.queries.job_pages import JobRow
 
 #: Characters of a worker's id at most, by Django's contract.
@@ -25,15 +26,6 @@ _LONGEST_ID = 64
 _EPOCH = datetime(1970, 1, 1)
 #: UTC and the zones farthest from it: the first and last datetimes of a zone may not exist in UTC.
 _ZONES = (UTC, timezone(timedelta(hours=-23, minutes=-59)), timezone(timedelta(hours=23, minutes=59)))
-#: Classes of errors that are no exception of the task, in `django_delayq.exceptions`.
-_ERROR_CLASSES = {
-    OutcomeKind.UNKNOWN_TASK: "UnknownTask",
-    OutcomeKind.NEWER: "NewerBody",
-    OutcomeKind.UNREADABLE: "BadBody",
-    OutcomeKind.BAD_SIGNATURE: "BadSignature",
-    OutcomeKind.UNKNOWN_KEY: "UnknownEncryptionKey",
-    OutcomeKind.EXPIRED: "JobExpired",
-}
 #: The error of a job that never ran.
 _ERROR_OF_STATE = {State.CANCELLED: JobCancelled, State.EXPIRED: JobExpired}
 
@@ -102,7 +94,7 @@ def finished_result(source: Any, job: Job, *, attempts: AttemptHistory, result: 
     object.__setattr__(built, "_return_value", result.value)
     if error := _ERROR_OF_STATE.get(result.state):
         text = f"{error.__qualname__}: {error.__doc__}"
-        built.errors.append(TaskError(exception_class_path=_class_path(error.__qualname__), traceback=text))
+        built.errors.append(TaskError(exception_class_path=class_path(error), traceback=text))
     return built
 
 
@@ -156,10 +148,5 @@ def _build(
 
 
 def _error(entry: dict[str, Any]) -> TaskError:
-    ending = entry.get("ending", "")
-    path = entry.get("exception") or _class_path(_ERROR_CLASSES.get(ending, "JobCrashed"))
+    path = entry.get("exception") or class_path(error_class(entry.get("ending", "")))
     return TaskError(exception_class_path=path, traceback=entry.get("error", ""))
-
-
-def _class_path(name: str) -> str:
-    return f"{JobCancelled.__module__}.{name}"

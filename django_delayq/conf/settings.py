@@ -144,6 +144,12 @@ def _delayq_keys(options: Given) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in EXTRA_KEYS}
 
 
+def place_of(key: str, backend: str | None) -> str:
+    """Return where a setting of DELAYQ, or of an alias in TASKS, is written, as errors name it."""
+    alias = sharing_alias() if backend is None and not is_configured() else backend
+    return f"TASKS[{alias!r}]['OPTIONS'][{key!r}]" if key in backends().get(alias or "", {}) else f"DELAYQ[{key!r}]"
+
+
 def separate_aliases() -> list[str]:
     """Return the aliases in TASKS that have our backend and a store of their own."""
     return [alias for alias in backends() if alias != sharing_alias()]

@@ -1,6 +1,5 @@
 """Jobs: the jobs that match a filter, to read and to change in batches."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import DelayValueError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
+from django_delayq.logs import logger
 from django_delayq.store.batch import MAX_BATCH, BatchJob, Effect, Spread
 from django_delayq.store.operations import Operations
 from django_delayq.store.queries.job_filter import JobFilter, Match
@@ -20,20 +20,13 @@ from django_delayq.store.queries.job_pages import JobPage, JobRow
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.handle import JobHandle
 
-logger = logging.getLogger("django_delayq")
 #: Name of a state in the API -> the state. `running` and `failed` are the words of `counts()` and of the admin.
-STATES = {
-    "scheduled": State.SCHEDULED,
-    "ready": State.READY,
-    "running": State.CLAIMED,
-    "failed": State.DEAD,
-    "claimed": State.CLAIMED,
-    "dead": State.DEAD,
-}
-_ALL = (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD)
+STATES = {"scheduled": State.SCHEDULED, "ready": State.READY, "running": State.CLAIMED, "failed": State.DEAD}
+#: And the name of a state.
+NAMES = {state: name for name, state in STATES.items()}
 _WAITING, _DEAD = (State.SCHEDULED, State.READY), (State.DEAD,)
 #: Called after each batch with the number of jobs that changed so far, and of those that were looked at.
-Progress = Callable[[int, int], object]
+OnProgress = Callable[[int, int], object]
 Change = Callable[[Operations, Sequence[JobRow]], Sequence[Effect]]
 
 
@@ -44,6 +37,7 @@ class Jobs:
     Iterating reads them in batches, as handles: `for job in jobs(state="failed"):`. They may change meanwhile, and a
     job that moves to a later time may be met twice. Each method that changes jobs sends one call a batch of up to 250,
     and returns how many it changed. All are safe to repeat: after a `StoreError` the same call changes what is left.
+    Only `reschedule(delay=…)` takes its moment anew, so all jobs move again; `at=` names one moment for both calls.
     """
 
     backend: str | None
@@ -68,17 +62,17 @@ class Jobs:
             return sum(len(batch.rows) for _, batch in self._named(self.states))
         return sum(self._count(state, shard) for state in self.states for shard in self._shards())
 
-    def cancel(self, *, progress: Progress | None = None) -> int:
+    def cancel(self, *, on_progress: OnProgress | None = None) -> int:
         """Cancel the jobs that wait; the result of those that keep one is that they were cancelled."""
         states = self._only(_WAITING, "cancel()", "jobs that wait; discard() drops failed ones")
-        return self._change(states, lambda operations, rows: operations.cancel_many(_batch(rows)), progress)
+        return self._change(states, lambda operations, rows: operations.cancel_many(_batch(rows)), on_progress)
 
     def reschedule(
         self,
         *,
         delay: float | timedelta | None = None,
         at: datetime | None = None,
-        progress: Progress | None = None,
+        on_progress: OnProgress | None = None,
     ) -> int:
         """Give the jobs that wait another due time: seconds or a timedelta from now, or an aware datetime.
 
@@ -97,9 +91,9 @@ class Jobs:
             return operations.reschedule_many([BatchJob(raw_id=row.raw_id, due_us=due_us) for row in rows])
 
         # From the end: a job that becomes later is not met again.
-        return self._change(states, change, progress, lambda row: row.due_us != due_us, before=True)
+        return self._change(states, change, on_progress, lambda row: row.due_us != due_us, before=True)
 
-    def move(self, queue: str, *, progress: Progress | None = None) -> int:
+    def move(self, queue: str, *, on_progress: OnProgress | None = None) -> int:
         """Move the jobs that wait to another queue. They keep their due times and ranks."""
         states = self._only(_WAITING, "move()", "jobs that wait")
         name = self._store.config.tasks.check_queue(queue)
@@ -107,40 +101,47 @@ class Jobs:
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
             return operations.move_many(_batch(rows), name)
 
-        return self._change(states, change, progress, lambda row: row.queue != name)
+        return self._change(states, change, on_progress, lambda row: row.queue != name)
 
-    def requeue(self, *, spread: float | timedelta | None = None, progress: Progress | None = None) -> int:
+    def requeue(self, *, spread: float | timedelta | None = None, on_progress: OnProgress | None = None) -> int:
         """Retry the failed jobs that failed before this call: all at once, or evenly over `spread`.
 
-        Seconds or a timedelta. Their attempts count from 0. The spread is stored: a call with the same filter and
-        length continues one that was interrupted, and never exceeds its rate.
+        Seconds or a timedelta. Their attempts count from 0. The spread is stored until the call ends: a call with the
+        same filter and length continues one that was interrupted, and never exceeds its rate.
         """
         states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
         length_us = 0 if spread is None else duration_us(spread, name="spread")
         if spread is not None and not 0 < length_us <= self._store.config.tasks.max_delay_us:
             raise DelayValueError("spread must be longer than 0 and at most MAX_DELAY; leave it out for no spread")
         end_us = self._now_us() + 1
-        counts = [0] * self._store.config.shards
-        if length_us:
-            counts = [self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()]
-            if self.ids is not None:
-                counts = [sum(place == shard for _, place in self.ids) for shard in self._shards()]
+        left = Counter[int]()
+        if length_us and self.ids is None:
+            left.update({shard: self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()})
+        elif length_us:
+            for shard, batch in self._named(states):
+                left[shard] += len(batch.rows)
         text = repr((self.filter.queue, self.filter.task, self.filter.error, self.ids, length_us))
         name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            counted = counts[rows[0].shard]
-            even = Spread(name=name, length_us=length_us, count=max(1, counted)) if length_us else None
-            return operations.requeue_many(_batch(rows), spread=even)
+            shard = rows[0].shard
+            even = Spread(name=name, length_us=length_us, left=left[shard]) if length_us else None
+            effects = operations.requeue_many(_batch(rows), spread=even)
+            left[shard] -= len(rows)
+            return effects
 
-        return self._change(states, change, progress, to_us=end_us)
+        changed = self._change(states, change, on_progress, to_us=end_us)
+        if length_us:
+            for shard in self._shards():
+                self._store.operations(shard).end_spread(name)
+        return changed
 
-    def discard(self, *, progress: Progress | None = None) -> int:
+    def discard(self, *, on_progress: OnProgress | None = None) -> int:
         """Drop the failed jobs for good."""
         states = self._only(_DEAD, "discard()", "failed jobs; cancel() withdraws jobs that wait")
         end_us = self._now_us() + 1
         return self._change(
-            states, lambda operations, rows: operations.discard_many(_batch(rows)), progress, to_us=end_us
+            states, lambda operations, rows: operations.discard_many(_batch(rows)), on_progress, to_us=end_us
         )
 
     @property
@@ -154,7 +155,7 @@ class Jobs:
         """Return the states that a method can change. Raises ValueError if there is none."""
         states = [state for state in self.states if state in possible]
         if not states:
-            raise ValueError(f"{method} is for {what}; got state={' and '.join(self.states)}")
+            raise ValueError(f"{method} is for {what}; got state={' and '.join(NAMES[state] for state in self.states)}")
         return states
 
     def _now_us(self) -> int:
@@ -165,7 +166,7 @@ class Jobs:
         self,
         states: Sequence[State],
         change: Change,
-        progress: Progress | None,
+        on_progress: OnProgress | None,
         *more: Match,
         before: bool = False,
         to_us: int | None = None,
@@ -176,8 +177,8 @@ class Jobs:
             changed += sum(effect.done for effect in effects)
             seen += batch.scanned
             refused.update(str(effect.error) for effect in effects if effect.error is not None)
-            if progress is not None:
-                progress(changed, seen)
+            if on_progress is not None:
+                on_progress(changed, seen)
         for reason, number in refused.items():
             logger.warning("%d jobs were left as they are: %s", number, reason)
         return changed
@@ -205,7 +206,7 @@ class Jobs:
         for shard in self._shards():
             mine = [raw_id for raw_id, place in self.ids or () if place == shard]
             for at in range(0, len(mine), MAX_BATCH):
-                found = [self._store.lookup(shard).find(raw_id) for raw_id in mine[at : at + MAX_BATCH]]
+                found = self._store.lookup(shard).find_many(mine[at : at + MAX_BATCH])
                 rows = [row for row in found if row.state in states and (match is None or match(row))]
                 yield shard, JobPage(rank=0, total=len(mine), rows=rows, scanned=len(found), end=None)
 
@@ -257,12 +258,12 @@ def jobs(
     names = [state] if isinstance(state, str) else state
     for name in names or ():
         if name not in STATES:
-            known = ("scheduled", "ready", "running", "failed")
-            raise ValueError(f"state must be one of {', '.join(known)}, got {name!r:.80}{did_you_mean(name, known)}")
+            spelling = did_you_mean(name, list(STATES))
+            raise ValueError(f"state must be one of {', '.join(STATES)}, got {name!r:.80}{spelling}")
     store = get_store(backend)
     found = Jobs(
         backend=backend,
-        states=list(dict.fromkeys(STATES[name] for name in names)) if names is not None else _ALL,
+        states=list(dict.fromkeys(STATES[name] for name in names)) if names is not None else (*NAMES,),
         filter=JobFilter(queue=_text(queue, "queue"), task=_name(task, "task"), error=_name(error, "error")),
         ids=None if ids is None else _ids(ids),
     )
@@ -305,6 +306,5 @@ def _text(value: Any, name: str) -> str:
 def _name(value: Any, name: str) -> str:
     """Return the name that a filter has of a task or an exception."""
     if isinstance(value, type):
-        # The traceback of a built-in exception has no module.
-        return value.__qualname__ if value.__module__ == "builtins" else f"={value.__module__}.{value.__qualname__}"
+        return f"={value.__module__}.{value.__qualname__}".replace("=builtins.", "=")
     return _text(value if isinstance(value, str) else getattr(value, "name", value), name)

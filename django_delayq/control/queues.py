@@ -1,7 +1,7 @@
 """Queues: pause, resume and count the queues of a store, and find their jobs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
@@ -34,6 +34,8 @@ class Queue:
 
     name: str
     backend: str | None = None
+    #: The counts that it shares with the other queues of one `queues()`.
+    shared: "_SharedCounts | None" = field(default=None, repr=False, compare=False)
 
     def pause(self, *, until: datetime | timedelta | float | None = None, by: str = "code") -> bool:
         """Stop claims of its jobs; running ones continue. Returns False if it was paused so already.
@@ -58,8 +60,11 @@ class Queue:
         return _snapshot(self._store).queues.get(self.name, QueueState()).paused
 
     def counts(self) -> Counts:
-        """Return its jobs by state. Running and failed jobs are not kept by queue, so all of those are read."""
-        return counts([self.name], backend=self.backend)[self.name]
+        """Return its jobs by state. Running and failed jobs are not kept by queue, so all of those are read.
+
+        The queues of one `queues()` share a read: a second call for the same queue reads again, for all of them.
+        """
+        return self.shared.take(self.name) if self.shared else counts([self.name], backend=self.backend)[self.name]
 
     def jobs(self, **filters: Any) -> Jobs:
         """Return its jobs that match; the arguments are those of `jobs()` without `queue`."""
@@ -68,6 +73,20 @@ class Queue:
     @property
     def _store(self) -> Store:
         return get_store(self.backend)
+
+
+class _SharedCounts:
+    """The counts of several queues from one read; each is taken once."""
+
+    def __init__(self, names: Sequence[str], backend: str | None) -> None:
+        self._names, self._backend = names, backend
+        self._counts: dict[str, Counts] = {}
+
+    def take(self, name: str) -> Counts:
+        """Return the counts of a queue; read those of all, if they were taken before."""
+        if name not in self._counts:
+            self._counts = counts(self._names, backend=self._backend)
+        return self._counts.pop(name)
 
 
 def queue(name: str, *, backend: str | None = None) -> Queue:
@@ -85,8 +104,10 @@ def queue(name: str, *, backend: str | None = None) -> Queue:
 def queues(*, backend: str | None = None) -> Iterator[Queue]:
     """Iterate over the queues: those that are declared, paused, or have or recently had jobs; sorted by name."""
     store = get_store(backend)
-    for name in sorted({*_snapshot(store).queues, *(store.config.tasks.queues or ())}):
-        yield Queue(name, backend)
+    names = sorted({*_snapshot(store).queues, *(store.config.tasks.queues or ())})
+    shared = _SharedCounts(names, backend)
+    for name in names:
+        yield Queue(name, backend, shared)
 
 
 def counts(names: Sequence[str], *, backend: str | None = None, snapshot: Snapshot | None = None) -> dict[str, Counts]:

@@ -41,7 +41,7 @@ class AttemptHistory:
     #: Number of snoozes, and of runs that the stop of a worker cut short. Neither is an attempt.
     snoozes: int = 0
     interruptions: int = 0
-    #: Since when the job has met no worker that can run it, µs since the epoch, Redis's clock. 0: it does not wait.
+    #: When the job began to wait for a worker that can run it, µs since the epoch, Redis's clock. 0: it does not wait.
     waiting_since_us: int = 0
     #: What it waits for, the value of an `OutcomeKind`; "" if it does not wait.
     waiting_for: str = ""
@@ -93,7 +93,7 @@ class AttemptHistory:
         return replace(self._run_ended(), interrupted=True, interruptions=self.interruptions + 1)
 
     def waited(self, reason: str, *, now_us: int) -> "AttemptHistory":
-        """Return the history after a worker that cannot run the job. What is known of the last run remains."""
+        """Return the history after a worker that cannot run the job. The facts about the last run stay."""
         return replace(self, waiting_since_us=self.waiting_since_us or now_us, waiting_for=reason)
 
     def _run_ended(self) -> "AttemptHistory":

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US, SECOND_US
-from django_delayq.exceptions import BadSignature, NewerBody, UnknownEncryptionKey
+from django_delayq.exceptions import (
+    BadBody,
+    BadSignature,
+    DelayQError,
+    JobCrashed,
+    JobExpired,
+    NewerBody,
+    UnknownEncryptionKey,
+    UnknownTask,
+)
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.value import fast_dataclass
 
@@ -52,6 +61,22 @@ def kind_of_fault(fault: Exception | None) -> OutcomeKind:
     return OutcomeKind.BAD_SIGNATURE if isinstance(fault, BadSignature) else OutcomeKind.UNREADABLE
 
 
+#: How an attempt ended whose task raised nothing -> the class of the error that logs and results show.
+_ERROR_CLASSES: dict[str, type[DelayQError]] = {
+    OutcomeKind.UNKNOWN_TASK: UnknownTask,
+    OutcomeKind.NEWER: NewerBody,
+    OutcomeKind.UNKNOWN_KEY: UnknownEncryptionKey,
+    OutcomeKind.UNREADABLE: BadBody,
+    OutcomeKind.BAD_SIGNATURE: BadSignature,
+    OutcomeKind.EXPIRED: JobExpired,
+}
+
+
+def error_class(kind: str) -> type[DelayQError]:
+    """Return the class of the error to show for an attempt that ended so and raised nothing: `JobCrashed` for most."""
+    return _ERROR_CLASSES.get(kind, JobCrashed)
+
+
 @fast_dataclass
 class Outcome:
     """What happened to one attempt."""
@@ -68,8 +93,8 @@ class Outcome:
     began: float | None = None
     #: Class of what the task raised, "module.qualname"; "" if it raised nothing.
     exception: str = ""
-    #: Paths of that class and of all its base classes, the most specific first; only if the job's policy has rules.
-    lineage: tuple[str, ...] = ()
+    #: `lineage_of()` that class; only if the job's policy has rules.
+    lineage: tuple[tuple[str, ...], ...] = ()
     #: JSON of what the task returned, if the job keeps its result.
     result: str | None = None
     #: What the task raised, for the log; None if it raised nothing, or in another process.
@@ -83,6 +108,7 @@ WORKER_STOPPED = "The worker was stopped before the task ended."
 
 def stopped(outcome: Outcome) -> Outcome:
     """Return the outcome of an attempt that somebody asked to stop: what returned is done, all else is stopped."""
+    # Also a result that cannot be stored: the script takes no dead letter of a job that was asked to stop.
     return outcome if outcome.kind is OutcomeKind.SUCCEEDED else replace(outcome, kind=OutcomeKind.STOPPED)
 
 
@@ -108,7 +134,7 @@ class Decision:
     crash_suspected: bool = False
     #: The job waits again at its old rank: the attempt did not end by its own fault, and it had waited already.
     keeps_rank: bool = False
-    #: The attempt counts. If not, only a retry is left, and the number of attempts stays.
+    #: The attempt counts. If it does not, the action is RETRY, and the number of attempts stays.
     counted: bool = True
 
 
@@ -116,7 +142,7 @@ class Decision:
 _FINAL = frozenset(
     {OutcomeKind.REJECTED, OutcomeKind.UNREADABLE, OutcomeKind.BAD_SIGNATURE, OutcomeKind.RESULT_NOT_SERIALIZABLE}
 )
-#: Outcomes that another worker, or the next deploy, may change: nothing ran.
+#: Outcomes that another worker, or the next deploy, may change: the function of the task did not begin.
 WAITS_FOR_CODE = frozenset(
     {OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH, OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY}
 )

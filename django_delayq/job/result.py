@@ -4,6 +4,7 @@ A job that failed has none: it is a dead letter with its history.
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,16 @@ from django_delayq.exceptions import PayloadTooLarge
 from django_delayq.job.job import State
 from django_delayq.job.value import has_type
 
+#: What Python writes between the exceptions of a chain, after the last line of a group, before a frame, and around
+#: the exceptions of a group.
+_LINK = re.compile(
+    r"^(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n$",
+    re.MULTILINE,
+)
+_GROUP_END = re.compile(r"^  \+-", re.MULTILINE)
+_FRAME = re.compile(r'^[ |]*  File "|^ +\+-', re.MULTILINE)
+_MARGIN = " \n+-|"
 _STATES = frozenset({State.DONE, State.CANCELLED, State.EXPIRED})
 
 
@@ -56,7 +67,7 @@ class JobError:
 
     #: Class of the exception, "module.qualname"; "" if the task raised none, as after a crash.
     class_path: str
-    #: The text of the exception, or a sentence.
+    #: The text of the exception with its notes, or a sentence.
     message: str
     #: The stored end of the traceback; "" without an exception.
     traceback: str = field(repr=False)
@@ -66,14 +77,21 @@ class JobError:
         """Return the error of an entry of an attempt history: its text, and the class of the exception."""
         if not exception:
             return cls("", error, "")
-        # The last line that names the class; the message may have further lines.
-        name = exception.removeprefix("builtins.")
-        lines = error.rstrip("\n").split("\n")
-        for number in reversed(range(len(lines))):
-            if lines[number] == name or lines[number].startswith(f"{name}: "):
-                message = "\n".join(lines[number:])[len(name) + 2 :]
-                return cls(exception, message, error)
-        return cls(exception, lines[-1], error)
+        name = re.escape(exception.removeprefix("builtins.").removeprefix("__main__."))
+        # Python writes "module.Class: message" after the frames, and the margin before each line of a group.
+        head = re.compile(rf"^(  \| )?{name}(?:: |\n|\Z)", re.MULTILINE)
+        # The exceptions behind it come first. A message may have any lines, so the first one with the class counts.
+        for start in reversed([0, *(link.end() for link in _LINK.finditer(error))]):
+            if found := head.search(error, start):
+                message = error[found.end() :]
+                if found[1]:
+                    message = _GROUP_END.split(message)[0].replace("\n  | ", "\n").removeprefix("  | ")
+                return cls(exception, message.rstrip("\n"), error)
+        # A text without a traceback is all message. Of one that was cut, the end says most.
+        is_traceback = _FRAME.search(error) is not None
+        return cls(
+            exception, error.rstrip(_MARGIN).rpartition("\n")[2].lstrip(_MARGIN) if is_traceback else error, error
+        )
 
 
 def serialize_result(value: Any, *, of: str, max_payload: int, strict: bool = True) -> str:

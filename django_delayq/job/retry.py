@@ -22,7 +22,7 @@ _DEFAULT_ATTEMPTS = 5
 
 
 class ClassPath(str):
-    """The path of a class that this process passed itself, so that nobody need import it to know it."""
+    """The path of a class that this process has already resolved."""
 
     __slots__ = ()
 
@@ -32,9 +32,25 @@ def class_path(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def lineage_of(kind: type) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of a class and of all its base classes by level, the class itself first.
+
+    The level of a base class is its longest distance, so that each class is more specific than its own bases.
+    """
+    distances = {kind: 0}
+    # In the order of the MRO: a class comes before its bases, so its distance is final.
+    for each in kind.__mro__:
+        for base in each.__bases__:
+            distances[base] = max(distances.get(base, 0), distances.get(each, 0) + 1)
+    levels: list[list[str]] = [[] for _ in range(max(distances.values()) + 1)]
+    for each, distance in distances.items():
+        levels[distance].append(class_path(each))
+    return tuple(map(tuple, levels))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Say how often, after which errors and after which delay a failed attempt is repeated.
+    """Hold the rules: how often a job runs, after which errors, and after which delay.
 
     The wait before attempt n+1 is drawn evenly from 0 … min(cap, base·2^(n−1)): "full jitter", after Marc Brooker,
     "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. `delays` replaces it by exact waits.
@@ -49,8 +65,8 @@ class RetryPolicy:
     #: Whether a job is tried again after an exception; after a crash or lost lease it always is.
     on_error: bool = True
     #: Exceptions that lead to another attempt, and those that do not; subclasses included. Classes or dotted paths,
-    #: stored as paths. The more specific class decides, and `dead_on` if both have it. With `retry_on` no other
-    #: exception leads to another attempt.
+    #: stored as paths. The more specific class decides, and `dead_on` if two are equally specific. With `retry_on` no
+    #: other exception leads to another attempt.
     retry_on: Exceptions = ()
     dead_on: Exceptions = ()
     #: Exact waits, as seconds or timedeltas, stored as timedeltas; the last one repeats.
@@ -97,17 +113,17 @@ class RetryPolicy:
         """Return whether another attempt may follow this one."""
         return self.max_attempts is None or attempt < self.max_attempts
 
-    def retries(self, lineage: Sequence[str]) -> bool:
+    def retries(self, lineage: Sequence[Sequence[str]]) -> bool:
         """Return whether an exception leads to another attempt.
 
-        `lineage` has the paths of its class and all base classes, the most specific first; it is empty if no exception
-        of the task ended the attempt.
+        `lineage` is that of its class, as `lineage_of()` returns it; it is empty if no exception of the task ended the
+        attempt.
         """
         retry_on, dead_on = cast("tuple[str, ...]", self.retry_on), cast("tuple[str, ...]", self.dead_on)
-        for path in lineage:
-            if path in dead_on:
+        for level in lineage:
+            if any(path in dead_on for path in level):
                 return False
-            if path in retry_on:
+            if any(path in retry_on for path in level):
                 return True
         return self.on_error and not (lineage and retry_on)
 

@@ -15,9 +15,10 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from django_delayq.clock import moment
-from django_delayq.control.jobs import Jobs, jobs
-from django_delayq.exceptions import DelayQError, StoreError
-from django_delayq.job.job import State
+from django_delayq.control.jobs import NAMES, Jobs, jobs
+from django_delayq.control.queues import Queue, queue
+from django_delayq.exceptions import DelayQError, DelayValueError, InvalidMoment, UnknownQueue
+from django_delayq.job.ids import from_text
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.queries.job_filter import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
@@ -25,13 +26,11 @@ from django_delayq.store.store import Store, get_store
 from django_delayq.task.redaction import DisplayedArguments, short
 
 #: Exit codes. Django's own are 1 for errors, and argparse's is 2 for wrong options.
-FAILED, NOT_FOUND, NOT_CONFIRMED, RUNS_ELSEWHERE, JOB_FAILED = 1, 3, 4, 5, 6
+FAILED, WRONG_OPTIONS, NOT_FOUND, NOT_CONFIRMED, RUNS_ELSEWHERE, JOB_FAILED = 1, 2, 3, 4, 5, 6
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error, 2 wrong options, 3 no such job or queue, 4 not confirmed, "
     "5 the job runs elsewhere (delayq_run), 6 the job failed (delayq_run)."
 )
-#: How the commands name a state.
-NAMES = {State.CLAIMED: "running", State.DEAD: "failed"}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 #: Characters of a progress bar.
@@ -58,20 +57,26 @@ class OperatingCommand(BaseCommand):
             parser.add_argument("--dry-run", action="store_true", help=text)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Run the command; errors of the store and of its arguments become sentences."""
+        """Run the command; errors of this package become sentences. Another exception is a bug, with its traceback."""
         try:
             return super().execute(*args, **options)
-        except StoreError as error:
+        except UnknownQueue as error:
+            raise CommandError(str(error), returncode=NOT_FOUND) from error
+        except (DelayValueError, InvalidMoment) as error:
+            raise CommandError(str(error), returncode=WRONG_OPTIONS) from error
+        except (DelayQError, ImproperlyConfigured) as error:
             raise CommandError(str(error), returncode=FAILED) from error
-        except (DelayQError, ValueError, TypeError) as error:
-            if isinstance(error, ImproperlyConfigured):
-                raise CommandError(str(error), returncode=FAILED) from error
-            raise CommandError(str(error), returncode=2) from error
 
     def open(self, options: Mapping[str, Any]) -> Store:
         """Return the store of the command."""
         read_settings(options["backend"])
         return get_store(options["backend"])
+
+    def queues(self, options: Mapping[str, Any]) -> list[Queue]:
+        """Return the queues that the options name."""
+        self.open(options)
+        with checked():
+            return [queue(name, backend=options["backend"]) for name in options["queues"]]
 
     def print_result(self, options: Mapping[str, Any], text: str, **facts: Any) -> None:
         """Print what was done, as a sentence or as a JSON object."""
@@ -137,9 +142,13 @@ class JobsCommand(OperatingCommand):
         state = options["state"] or self.states
         if options["ids"]:
             filters["ids"] = options["ids"]
-        found = jobs(state=state, backend=options["backend"], **filters)
+            for text in options["ids"]:
+                if from_text(text) is None:
+                    raise CommandError(f"{text!r:.80} is not the id of a job.", returncode=NOT_FOUND)
+        with checked():
+            found = jobs(state=state, backend=options["backend"], **filters)
         if self.changes and not filters and not options["state"] and not options.get("all"):
-            raise CommandError("Name jobs by their ids or by a filter, or add --all.", returncode=2)
+            raise CommandError("Name jobs by their ids or by a filter, or add --all.", returncode=WRONG_OPTIONS)
         return found
 
     def change(self, verb: tuple[str, str], options: Mapping[str, Any], run: Callable[[Jobs, Any], int]) -> None:
@@ -161,6 +170,17 @@ class JobsCommand(OperatingCommand):
         left = f"; {matched - changed:,} changed meanwhile or were refused" if changed < matched else ""
         text = f"{verb[1].capitalize()} {changed:,}{left}."
         self.print_result(options, text, matched=matched, changed=changed)
+
+
+@contextmanager
+def checked() -> Iterator[None]:
+    """Turn an error about an argument into that of an option."""
+    try:
+        yield
+    except UnknownQueue:
+        raise
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error), returncode=WRONG_OPTIONS) from error
 
 
 def add_all(parser: CommandParser, what: str) -> None:

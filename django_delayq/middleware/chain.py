@@ -8,17 +8,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
-from django_delayq.conf.settings import get_config, on_config_dropped
+from django_delayq.conf.settings import get_config, on_config_dropped, place_of
 from django_delayq.job.job import Job
+from django_delayq.middleware.job_thread import in_job_thread
 
+#: What is made of a new job: its handle.
+H = TypeVar("H")
 #: The methods that a class may have, and the async form of each.
 _METHODS = {"enqueue": "aenqueue", "run": "arun"}
 
@@ -96,30 +99,37 @@ class Link:
 class Chain:
     """The middlewares of one store, built once in each process. Used by any thread and event loop."""
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        """Raises ImproperlyConfigured for a path that names no middleware."""
+    def __init__(self, paths: tuple[str, ...], *, setting: str) -> None:
+        """`setting` names the list in errors. Raises ImproperlyConfigured for a path that names no middleware."""
+        self._setting = setting
         link = Link(_call, _acall, _call, _acall)
         for path in reversed(paths):
             made, problem = _import(path)
             if problem:
-                raise ImproperlyConfigured(f"DELAYQ['MIDDLEWARE'] names {path!r:.200}, {problem}")
+                raise ImproperlyConfigured(f"{setting} names {path!r:.200}, {problem}")
             try:
-                link = _wrap(made(link), link)
+                middleware = made(link)
             except MiddlewareNotUsed:
                 continue
+            except Exception as error:
+                raise ImproperlyConfigured(
+                    f"{setting} names {path!r:.200}, whose __init__(self, next) raised {type(error).__name__}: {error}"
+                ) from error
+            link = _wrap(middleware, link)
         self._outermost = link
+        self._enqueue = _without_stop(link.enqueue)
 
-    def enqueue(self, job: Job, make: Callable[[dict[str, Any]], Any]) -> Any:
+    def enqueue(self, job: Job, make: Callable[[dict[str, Any]], H]) -> H:
         """Pass a new job through; `make` is called with its context and returns its handle, which is returned."""
-        made: list[Any] = []
+        made: list[H] = []
         seen = _new(job, make, made)
-        return _checked(self._outermost.enqueue(seen), made, job)
+        return self._checked(self._enqueue(seen), made, job)
 
-    async def aenqueue(self, job: Job, make: Callable[[dict[str, Any]], Any]) -> Any:
+    async def aenqueue(self, job: Job, make: Callable[[dict[str, Any]], H]) -> H:
         """Do what `enqueue()` does, from async code."""
-        made: list[Any] = []
+        made: list[H] = []
         seen = _new(job, make, made)
-        return _checked(await self._outermost.aenqueue(seen), made, job)
+        return self._checked(await self._outermost.aenqueue(seen), made, job)
 
     def run(self, job: MiddlewareJob) -> Any:
         """Pass an attempt through; returns what the outermost middleware returns."""
@@ -129,6 +139,20 @@ class Chain:
         """Do what `run()` does in an event loop. A class without `arun` waits in the thread of the job meanwhile."""
         return await self._outermost.arun(job)
 
+    def _checked(self, returned: Any, made: list[H], job: Job) -> H:
+        if not made:
+            self._refuse(job, "did not call next.enqueue(); call it, or raise an exception to refuse the job")
+        if len(made) > 1:
+            # Again here: a middleware may have caught the error of its second call.
+            self._refuse(job, "called next.enqueue() twice; call it once")
+        if returned is not made[0]:
+            name = type(returned).__name__
+            self._refuse(job, f"returned {name} from enqueue(); return what next.enqueue(job) returns")
+        return made[0]
+
+    def _refuse(self, job: Job, reason: str) -> NoReturn:
+        raise TypeError(f"a class of {self._setting} {reason}: job of {job.task} was not enqueued")
+
 
 @cache
 def get_chain(backend: str | None = None) -> Chain | None:
@@ -137,7 +161,7 @@ def get_chain(backend: str | None = None) -> Chain | None:
     Raises ImproperlyConfigured.
     """
     paths = get_config(backend).tasks.middleware
-    return Chain(paths) if paths else None
+    return Chain(paths, setting=place_of("MIDDLEWARE", backend)) if paths else None
 
 
 def problem_of(path: str) -> str:
@@ -162,7 +186,18 @@ def _import(path: str) -> tuple[Any, str]:
             return None, f"whose method {plain} is async; rename it {coroutine}"
         if hasattr(found, coroutine) and not iscoroutinefunction(getattr(found, coroutine)):
             return None, f"whose method {coroutine} is not async; write `async def {coroutine}`"
-    return found, ""
+    return found, "" if _takes_next(found) else "whose __init__ does not take next; define __init__(self, next)"
+
+
+def _takes_next(made: Any) -> bool:
+    try:
+        signature(made).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        # Python cannot read the signatures of some classes; to build them shows.
+        return True
+    return True
 
 
 def _wrap(middleware: Any, inner: Link) -> Link:
@@ -175,8 +210,23 @@ def _wrap(middleware: Any, inner: Link) -> Link:
             sync, in_loop = getattr(inner, plain), getattr(inner, coroutine)
         # In the thread of the caller's transactions, or of the job, as Django's middlewares.
         methods[plain] = sync or async_to_sync(in_loop)
-        methods[coroutine] = in_loop or sync_to_async(sync, thread_sensitive=True)
+        methods[coroutine] = in_loop or in_job_thread(_without_stop(sync))
     return Link(**methods)
+
+
+def _without_stop(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a method whose StopIteration becomes a RuntimeError.
+
+    It would end an iterator that makes jobs, and the rest would be lost.
+    """
+
+    def call(job: Any) -> Any:
+        try:
+            return method(job)
+        except StopIteration as error:
+            raise RuntimeError(f"StopIteration was raised inside the middlewares of a job of {job.task}") from error
+
+    return call
 
 
 def _call(job: MiddlewareJob) -> Any:
@@ -196,29 +246,18 @@ def _own(job: Any) -> MiddlewareJob:
     return job
 
 
-def _new(job: Job, make: Callable[[dict[str, Any]], Any], made: list[Any]) -> MiddlewareJob:
-    """Return a new job as middlewares see it; its handle is put into `made`."""
+def _new(job: Job, make: Callable[[dict[str, Any]], H], made: list[H]) -> MiddlewareJob:
+    """Return a new job as middlewares see it; its handle is put into `made`, at each call once more."""
 
-    def call() -> Any:
+    def call() -> H:
         if made:
-            _refuse(job, "called next.enqueue() twice; call it once")
+            made.append(made[0])
+            raise TypeError(f"a middleware called next.enqueue() twice for one job of {job.task}; call it once")
         made.append(make(seen.context))
         return made[0]
 
     seen = MiddlewareJob(job, call)
     return seen
-
-
-def _checked(returned: Any, made: list[Any], job: Job) -> Any:
-    if not made:
-        _refuse(job, "did not call next.enqueue(); call it, or raise an exception to refuse the job")
-    if returned is not made[0]:
-        _refuse(job, f"returned {type(returned).__name__} from enqueue(); return what next.enqueue(job) returns")
-    return returned
-
-
-def _refuse(job: Job, reason: str) -> NoReturn:
-    raise TypeError(f"a class of DELAYQ['MIDDLEWARE'] {reason}: job of {job.task} was not enqueued")
 
 
 on_config_dropped.append(get_chain.cache_clear)

@@ -20,24 +20,24 @@ except ImportError as error:
 
 
 class OpenTelemetryMiddleware:
-    """Record a span for each enqueue, and for each attempt one that is its child, in whatever process it runs."""
+    """Record a span for each new job, and for each attempt one that is its child, in whatever process it runs."""
 
     def __init__(self, next: Link) -> None:
         self.next = next
         self._tracer = trace.get_tracer("django_delayq")
 
     def enqueue(self, job: MiddlewareJob) -> Any:
-        """Record the enqueue, and put its span into the context."""
-        with self._enqueued(job):
+        """Record the making of the job, and put its span into the context."""
+        with self._created(job):
             return self.next.enqueue(job)
 
     async def aenqueue(self, job: MiddlewareJob) -> Any:
         """Do what `enqueue()` does, from async code."""
-        with self._enqueued(job):
+        with self._created(job):
             return await self.next.aenqueue(job)
 
     def run(self, job: MiddlewareJob) -> Any:
-        """Record the attempt as a child of the enqueue. An exception is recorded and sets the status."""
+        """Record the attempt as a child of that span. An exception is recorded and sets the status."""
         with self._attempted(job):
             return self.next.run(job)
 
@@ -47,10 +47,10 @@ class OpenTelemetryMiddleware:
             return await self.next.arun(job)
 
     @contextmanager
-    def _enqueued(self, job: MiddlewareJob) -> Iterator[None]:
-        attributes = _attributes(job, "send")
+    def _created(self, job: MiddlewareJob) -> Iterator[None]:
+        attributes = _attributes(job, "create")
         with self._tracer.start_as_current_span(
-            f"send {job.queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes
+            f"create {job.queue}", kind=trace.SpanKind.PRODUCER, attributes=attributes
         ):
             propagate.inject(job.context)
             yield

@@ -52,13 +52,14 @@ class Spread:
     """An even spread of requeued dead letters over the time from the first call on.
 
     Calls with one name and length continue the same spread, also after an interruption and from several processes:
-    together they never exceed its rate.
+    together they never exceed its rate. A call for more jobs than it has free places begins a new one after the last
+    place that is taken. `Operations.end_spread` forgets it.
     """
 
     name: bytes
     length_us: int
-    #: Dead letters of the shard that it is for. The first call fixes it.
-    count: int
+    #: Dead letters of the shard that its caller has not sent yet, with those of this call.
+    left: int
 
 
 @dataclass(slots=True)

@@ -227,7 +227,8 @@ class Claims:
     def claim_one(self, raw_id: bytes, *, worker_name: str) -> Claim | None:
         """Claim one waiting job, whenever it is due, also of a paused queue. None: it does not wait. O(log n).
 
-        Not safe to repeat: without a reply it may be claimed, and nobody else can claim it until the lease ends.
+        Not safe to repeat: without a reply it may be claimed, and nobody else can claim it until the lease ends. An
+        expired lease counts no attempt until a heartbeat confirms the claim.
         """
         keys = self._shard.keys
         for _ in range(2):

@@ -51,7 +51,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "spreads": (
         "hash",
         "name of a spread -> its start (µs), length (µs), number of jobs and those placed so far; requeue writes it, "
-        "until all are placed; at most 100",
+        "until all are placed or its caller ends; at most 100",
     ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (
@@ -90,7 +90,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "notify": ("list", "at most one element: jobs are ready; one per queue, and one without a queue for all queues"),
     "notify_worker": (
         "list",
-        "per worker: at most one element: it must ask at once which jobs to stop; stop and quiet write it for a minute",
+        "per worker: at most one element: it sends a heartbeat at once; stop and quiet write it for a minute",
     ),
     "forwarded": ("stream", "jobs that a forwarding pool handed on; its readers trim it"),
     "shards": ("string", "number of shards over which the jobs are spread; in shard 0 only"),

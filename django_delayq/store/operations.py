@@ -4,12 +4,12 @@ The caller knows a job's id; its queue is in its body. So an operation reads the
 keys of their queues to the script. What waits elsewhere by then is read again, once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import time_ns
 from typing import Any
 
-from django_delayq.clock import estimated_us
+from django_delayq.clock import DAY_US, estimated_us
 from django_delayq.exceptions import (
     BadBody,
     BadSignature,
@@ -43,17 +43,17 @@ from django_delayq.store.shard import Shard
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
 _PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
+#: Longest time that the code of a stopped job may still take.
+LONGEST_GRACE_US = DAY_US
 #: Longest name of a person, in bytes.
 _LONGEST_NAME = 200
-#: What `requeue` gets if the job does not change.
+#: Arguments of `requeue` for a job whose body stays.
 _UNCHANGED: list[Part] = [b"", b"", b""]
-#: What `reschedule` gets.
+#: The same for `reschedule`.
 _STAYS: list[Part] = [*_UNCHANGED, b""]
 _HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
 #: What one job of a batch may be refused for; the others are changed.
 _REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
-
-
 #: The job no longer waits, or is no longer that dead letter.
 _SKIPPED = Effect(done=False)
 
@@ -101,9 +101,9 @@ class Operations:
         return self._change_waiting(jobs, run, bodiless=bool(token or may_arrive))
 
     def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
-        """Ask a running job to stop: its worker learns it at once, and it is not run again. False: it does not run.
+        """Ask a running job to stop: its worker is notified, and it is not run again. False: it does not run.
 
-        Its code may run on for `grace_us`; a later call decides anew. Two round trips, O(1).
+        Its code may run on for `grace_us`, at most a day; a later call decides anew. Two round trips, O(1).
         """
         keys = self._shard.keys
         for _ in range(3):
@@ -120,25 +120,33 @@ class Operations:
         """Give a waiting job another due time. Return it (µs), or None if the job does not wait. O(log n).
 
         A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued. An
-        expiry that is a span moves along.
+        expiry that is a span moves along. Raises `BadBody` if its expiry cannot be read.
         """
-        return self.reschedule_many([BatchJob(raw_id=raw_id, delay_us=delay_us, due_us=due_us)])[0].due_us
+        return _or_raise(self.reschedule_many([BatchJob(raw_id=raw_id, delay_us=delay_us, due_us=due_us)])).due_us
 
     def reschedule_many(self, jobs: Sequence[BatchJob]) -> list[Effect]:
         """Do what `reschedule()` does, to up to 250 jobs, each with a time of its own."""
 
         def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
-            queues, args = QueueNumbers(), list[Part]()
-            for each in batch:
+            queues, args, refused = QueueNumbers(), list[Part](), dict[int, Effect]()
+            for number, each in enumerate(batch):
                 assert each.head and each.body is not None
-                changed = self._rescheduled(each.job, each.head, each.body)
-                args += [queues.number(each.head), each.member, each.job.due, *changed]
+                try:
+                    changed = self._rescheduled(each.job, each.head, each.body)
+                except _REFUSALS as error:
+                    refused[number] = Effect(done=False, error=error)
+                else:
+                    args += [queues.number(each.head), each.member, each.job.due, *changed]
             places = [place for queue in queues.numbers for place in keys.named(queue).values()]
-            replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places)
-            return [
-                (word, Effect(done=True, due_us=due_us) if word == b"RESCHEDULED" else _SKIPPED)
-                for word, due_us in _pairs(replies)
-            ]
+            replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places) if args else ()
+            return _with_refused(
+                len(batch),
+                refused,
+                (
+                    (word, Effect(done=True, due_us=due_us) if word == b"RESCHEDULED" else _SKIPPED)
+                    for word, due_us in _pairs(replies)
+                ),
+            )
 
         keys = self._shard.keys
         return self._change_waiting(jobs, run)
@@ -166,7 +174,7 @@ class Operations:
                     refused[number] = Effect(done=False, error=error)
                 else:
                     args += [queues.number(each.head), each.member, each.body, moved]
-            words = iter(
+            words = (
                 self._shard.run(
                     _MOVE,
                     args,
@@ -179,11 +187,7 @@ class Operations:
                 if args
                 else ()
             )
-            replies = []
-            for number in range(len(batch)):
-                word = b"REFUSED" if number in refused else next(words)
-                replies.append((word, refused.get(number) or Effect(done=word == b"MOVED")))
-            return replies
+            return _with_refused(len(batch), refused, ((word, Effect(done=word == b"MOVED")) for word in words))
 
         return self._change_waiting(jobs, run)
 
@@ -210,9 +214,10 @@ class Operations:
         """Do what `requeue()` does, to up to 250 dead letters, at their due times or over a spread."""
         keys, effects, now_us = self._shard.keys, [_SKIPPED] * len(jobs), estimated_us(self._shard.clock)
         # A spread chooses the due times in Redis: a span counts from the last of them.
-        last_us = now_us + spread.length_us if spread else now_us
+        last_us, left = (now_us + spread.length_us, max(spread.left, len(jobs))) if spread else (now_us, 0)
         for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
             queues, args, sent = QueueNumbers(), list[Part](), list[int]()
+            left_now, left = left, left - len(numbers)
             for number, stored in zip(numbers, records, strict=True):
                 if stored is None:
                     continue
@@ -231,7 +236,7 @@ class Operations:
             if not sent:
                 continue
             places = [place for queue in queues.numbers for place in keys.of_queue(queue)]
-            named: list[Part] = [spread.name, spread.length_us, spread.count] if spread else [b"", 0, 1]
+            named: list[Part] = [spread.name, spread.length_us, left_now] if spread else [b"", 0, 1]
             replies = self._shard.run(_REQUEUE, [self._head_start_ms, *named, *args], more_keys=places)
             for number, (word, due_us) in zip(sent, _pairs(replies), strict=True):
                 if word == b"REQUEUED":
@@ -239,6 +244,10 @@ class Operations:
                 elif word == b"HELD":
                     effects[number] = Effect(done=False, error=KeyHeld(_HELD))
         return effects
+
+    def end_spread(self, name: bytes) -> None:
+        """Forget a spread when its caller has sent its last job: its free places must not slow a later one. O(1)."""
+        self._shard.execute("HDEL", self._shard.keys("spreads"), name)
 
     def discard(self, raw_id: bytes, *, died_us: int) -> bool:
         """Drop the dead letter that died at `died_us` for good. False: it is no longer that one. O(log n)."""
@@ -372,6 +381,14 @@ def _or_raise(effects: Sequence[Effect]) -> Effect:
     if effect.error is not None:
         raise effect.error
     return effect
+
+
+def _with_refused(
+    count: int, refused: Mapping[int, Effect], replies: Iterable[tuple[bytes, Effect]]
+) -> list[tuple[bytes, Effect]]:
+    """Return the replies on all jobs of a batch, of which the refused ones were not sent."""
+    sent = iter(replies)
+    return [(b"REFUSED", refused[number]) if number in refused else next(sent) for number in range(count)]
 
 
 def _pairs(replies: Sequence[Any]) -> Iterator[tuple[bytes, int]]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from redis.exceptions import NoScriptError
+
 from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.job.security.encryption import Cipher
@@ -64,6 +66,17 @@ class Shard:
             if not fixed_keys:
                 fixed_keys = self._fixed_keys[script.name] = tuple(self.keys(name) for name in script.key_names)
         return ScriptCall(script, self.connection_cache, fixed_keys, more_keys, [self.clock.argument(), *args])
+
+    def read_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
+        """Return the replies of calls that only read, in one round trip, not atomically. Raises `StoreError`s."""
+
+        def read() -> list[Any]:
+            try:
+                return self.connection_cache.send(b"".join(call.packed for call in calls)).read_all(len(calls))
+            except NoScriptError:
+                return [call.result() for call in calls]
+
+        return with_store_errors(read, self.client) if calls else []
 
     # Commands use the connections of the scripts, not the client's pool: after a failover a connection there may still
     # lead to the old server.

@@ -10,8 +10,8 @@ from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import Expires, OnExpiry
-from django_delayq.task.task import Task, Unique
+from django_delayq.task.options import Expires, OnExpiry, Unique
+from django_delayq.task.task import Task
 
 
 @sensitive_variables("args", "kwargs")

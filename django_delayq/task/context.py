@@ -1,4 +1,4 @@
-"""Context: the job that the running code belongs to, and what that code and its worker say to each other."""
+"""Context: the job that the running code belongs to, and what that code and its worker exchange."""
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -36,7 +36,7 @@ class CurrentJob:
     """The job of the running task."""
 
     _claim: Claim
-    #: None if nothing runs the claim that knows of progress and stops.
+    #: None if the runner supports neither progress nor stops.
     _attempt: Attempt | None = None
 
     @property
@@ -76,7 +76,7 @@ class CurrentJob:
 
     @property
     def should_stop(self) -> bool:
-        """Whether somebody called `stop()` on the job: clean up and return, or raise. Costs nothing to ask."""
+        """Whether somebody called `stop()` on the job: clean up and return, or raise. No round trip."""
         return self._attempt is not None and self._attempt.should_stop
 
     def progress(self, fraction: float, note: str = "") -> None:

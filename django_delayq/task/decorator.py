@@ -14,9 +14,18 @@ from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
 from django_delayq.task.arguments import signature
-from django_delayq.task.options import Expires, KeyFunction, OnExpiry, check_key_function, expiry_times, result_ttl_us
+from django_delayq.task.options import (
+    Expires,
+    KeyFunction,
+    OnExpiry,
+    RetryDelay,
+    Unique,
+    check_key_function,
+    expiry_times,
+    result_ttl_us,
+)
 from django_delayq.task.redaction import Sensitive, check_sensitive
-from django_delayq.task.task import RetryDelay, Task, Unique
+from django_delayq.task.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,9 +52,12 @@ class SensitiveTask(Task[P, R]):
     aenqueue = sensitive_variables()(Task.aenqueue)
     enqueue_many = sensitive_variables()(Task.enqueue_many)
     aenqueue_many = sensitive_variables()(Task.aenqueue_many)
+    _make_item = sensitive_variables()(Task._make_item)
+    _make = sensitive_variables()(Task._make)
+    _amake = sensitive_variables()(Task._amake)
     _draft = sensitive_variables()(Task._draft)
+    _new = sensitive_variables()(Task._new)
     _key = sensitive_variables()(Task._key)
-    _draft_item = sensitive_variables()(Task._draft_item)
 
 
 @overload

@@ -8,7 +8,8 @@ from typing import Any
 
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
-from django_delayq.exceptions import JobExpired, NoResult, WaitTimeout
+from django_delayq.conf.settings import sharing_alias
+from django_delayq.exceptions import DelayValueError, JobExpired, NoResult, WaitTimeout
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
@@ -17,7 +18,7 @@ from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.enqueue import EnqueueResult
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations import LONGEST_GRACE_US, Operations
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.result_waiter import wait_for_result, watch_of
@@ -41,8 +42,8 @@ class JobHandle:
     ) -> None:
         self._raw_id = raw_id
         self._shard = shard
-        #: Alias in TASKS whose store has the job; None for the store of DELAYQ.
-        self.backend = backend
+        #: Alias in TASKS whose store has the job; None for the store of DELAYQ, also for an alias that shares it.
+        self.backend = None if backend is None or backend == sharing_alias() else backend
         #: The job to send; None once it is sent or cancelled.
         self.draft = draft
         #: An enqueue had no reply: Redis may have the job, or may still receive it.
@@ -70,7 +71,11 @@ class JobHandle:
 
     @property
     def id(self) -> str:
-        """The id of the job: fewer than 64 characters, permanent, known before the job is sent."""
+        """The id of the job: fewer than 64 characters, known before the job is sent.
+
+        Permanent, but for a job with a unique key that waits for a commit: if another job holds the key by then, the
+        handle becomes that job's.
+        """
         return to_text(self._raw_id, self._shard)
 
     @property
@@ -150,10 +155,15 @@ class JobHandle:
         """
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
-        while await in_thread(self._must_wait, until, seconds):
+        while (ended := await in_thread(self._ended, until, seconds)) is None:
             watch, left = watch_of(self._store.shards[self._shard], self._lookup), until - monotonic()
             await watch.wait(self._raw_id, None if left == inf else left)
-        return self.result
+        return ended[0]
+
+    def _ended(self, until: float, seconds: float) -> tuple[Any] | None:
+        """Look the job up; return its result, which may be None, in a tuple, or None if it may still come."""
+        # In one step: between two, another call could change the handle, and the property would look it up in the loop.
+        return None if self._must_wait(until, seconds) else (self.result,)
 
     def _must_wait(self, until: float, seconds: float) -> bool:
         """Look the job up; return whether its result may still come. Raises `WaitTimeout` after `until`."""
@@ -205,8 +215,9 @@ class JobHandle:
         Within a second its code sees `current_job().should_stop`; a coroutine is cancelled. After `grace` a child
         process is killed, while a thread runs on. The job ends as cancelled and is not retried; if its code returns
         nevertheless, it is done. Returns False if it has ended or is dead. May be repeated; the last `grace` counts.
+        Raises `InvalidDelay` if `grace` is negative or longer than a day.
         """
-        grace_us = duration_us(grace, name="grace")
+        grace_us = _grace_us(grace)
         # A waiting job may begin, and a running one may be retried, between the two.
         for _ in range(3):
             if self.cancel():
@@ -288,6 +299,13 @@ class JobHandle:
         return (self._raw_id, self._shard, self.backend) == (other._raw_id, other._shard, other.backend)
 
     def __hash__(self) -> int:
+        """Raises TypeError while the id may still become that of another job."""
+        draft = self.draft
+        if draft is not None and draft.job.key is not None and not draft.reject:
+            raise TypeError(
+                f"job {self.id} is not sent yet, and gets another id if its key is held by then: put its handle into "
+                f"a set or a dict after the commit, or keep it in a list"
+            )
         return hash(self._raw_id)
 
     def __repr__(self) -> str:
@@ -322,6 +340,13 @@ class JobHandle:
     @property
     def _operations(self) -> Operations:
         return self._store.operations(self._shard)
+
+
+def _grace_us(grace: float | timedelta) -> int:
+    grace_us = duration_us(grace, name="grace")
+    if grace_us > LONGEST_GRACE_US:
+        raise DelayValueError("grace must be at most one day (86,400 s); a job that may take longer needs no stop()")
+    return grace_us
 
 
 def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:

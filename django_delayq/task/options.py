@@ -25,14 +25,18 @@ Expires = float | timedelta | datetime
 OnExpiry = Literal["drop", "dead"]
 #: Returns the unique key of a job, or None for none, given those arguments of the task that it names.
 KeyFunction = Callable[..., str | None]
+#: What happens if another job holds the key: its handle is returned, or `KeyHeld` raised.
+Unique = Literal["keep", "reject"]
+#: Returns the delay of the next attempt, None for that of the policy, given the failed one's number and exception.
+RetryDelay = Callable[[int, BaseException], float | timedelta | None]
 #: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
 _MIN_RESULT_TTL_US = 1_000
 #: Bounded, because a caller may make a function for each job.
 _signature = lru_cache(maxsize=1_024)(inspect.signature)
 
 
-class Foreign:
-    """A method of the tasks of another task queue: to read it is an AttributeError that says what to write instead.
+class AbsentMethod:
+    """A method that tasks of other task queues have. Reading it is an AttributeError that says what to write here.
 
     Not `__getattr__()`: Django reads attributes that tasks lack for each signal.
     """
@@ -118,6 +122,9 @@ def compute_key(func: KeyFunction, of: Signature, args: Iterable[Any], kwargs: d
         values = {name: value for name, value in values.items() if name in parameters}
     try:
         key = func(**values)
+    except StopIteration as error:
+        # An iterator that makes jobs would end here, and the rest would be lost without a word.
+        raise RuntimeError(f"the key= function of {task} raised StopIteration; give next() a default") from error
     except Exception as error:
         error.add_note(f"This was raised by the key= function of {task}.")
         raise

@@ -109,8 +109,8 @@ def accept(handles: Sequence[JobHandle]) -> None:
 async def aaccept(handles: Sequence[JobHandle]) -> None:
     """Do what `accept()` does, from async code.
 
-    Transactions belong to a thread, the one in which asgiref runs synchronous code. So it is asked there whether one is
-    open. Sending needs no such thread, unless it calls code of the project.
+    Transactions belong to a thread, the one in which asgiref runs synchronous code. That thread therefore checks for
+    an open one. Sending needs no such thread, unless it calls code of the project.
     """
     ready = await sync_to_async(_without_waiting, thread_sensitive=True)(handles)
     if ready and calls_project(ready):

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
 from re import Pattern
-from traceback import walk_tb
 from typing import Any
 from unicodedata import category
 
@@ -47,7 +46,7 @@ def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
 def clear_variables(error: BaseException) -> None:
     """Clear the variables in the tracebacks of an exception and of those behind it: reports of errors show them.
 
-    A traceback with a frame that still runs is removed.
+    A traceback loses its frames up to the last one that still runs, whose variables cannot be cleared.
     """
     left, seen = [error], set[int]()
     while left:
@@ -55,11 +54,13 @@ def clear_variables(error: BaseException) -> None:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        try:
-            for frame, _ in walk_tb(each.__traceback__):
-                frame.clear()
-        except RuntimeError:
-            each.__traceback__ = None
+        traceback = each.__traceback__
+        while traceback is not None:
+            try:
+                traceback.tb_frame.clear()
+            except RuntimeError:
+                each.__traceback__ = traceback.tb_next
+            traceback = traceback.tb_next
         left += filter(None, (each.__cause__, each.__context__))
         if isinstance(each, BaseExceptionGroup):
             left += each.exceptions

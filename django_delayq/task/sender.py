@@ -32,7 +32,7 @@ def send(handles: Sequence[JobHandle]) -> int:
     accepted before as `accepted`.
     """
     # Each handle once: a sent handle has no draft, so its second place in a batch would have no result.
-    unsent = list(dict.fromkeys(handle for handle in handles if handle.draft is not None))
+    unsent = _once(handle for handle in handles if handle.draft is not None)
     with Sender(partial(_complete, unsent)) as sender:
         sender.send(unsent)
     for observe in runtime.current().on_sent:
@@ -80,7 +80,7 @@ def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, c
     try:
         with sender:
             for batch in checked():
-                report(sender.send(dict.fromkeys(batch)))
+                report(sender.send(_once(batch)))
             report(sender.finish())
     except Exception as error:
         if error is not sender.failure:
@@ -270,6 +270,11 @@ class Batch:
         refused = isinstance(reason, KeyHeld) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
             handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
+
+
+def _once(handles: Iterable[JobHandle]) -> list[JobHandle]:
+    # By identity: the id of an unsent handle may change, so such a handle has no hash.
+    return list({id(handle): handle for handle in handles}.values())
 
 
 def _by_shard(handles: Iterable[JobHandle]) -> Iterator[tuple[str | None, int, list[JobHandle]]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS
 from inspect import Signature
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
@@ -40,11 +40,13 @@ from django_delayq.task.arguments import (
 )
 from django_delayq.task.handle import JobHandle, get_job
 from django_delayq.task.options import (
+    AbsentMethod,
     Expires,
     ExpiryTimes,
-    Foreign,
     KeyFunction,
     OnExpiry,
+    RetryDelay,
+    Unique,
     compute_key,
     expiry_times,
     make_expiry,
@@ -54,8 +56,8 @@ from django_delayq.task.redaction import Sensitive, redact
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Unique = Literal["keep", "reject"]
-RetryDelay = Callable[[int, BaseException], float | timedelta | None]
+#: Returns the handle of a drafted job, given its context; None if there are no middlewares.
+Make = Callable[[dict[str, Any] | None], JobHandle]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +111,12 @@ class Task(Generic[P, R]):
         """Call the function directly, without a job."""
         return self.func(*args, **kwargs)
 
-    delay = Foreign("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
-    apply_async = Foreign("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs) with what you need")
-    send = Foreign("write task.enqueue(…) with the same arguments")
-    schedule = Foreign("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
+    delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
+    apply_async = AbsentMethod(
+        "write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs) with what you need"
+    )
+    send = AbsentMethod("write task.enqueue(…) with the same arguments")
+    schedule = AbsentMethod("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
 
     def using(
         self,
@@ -189,8 +193,7 @@ class Task(Generic[P, R]):
 
         Raises TypeError if the arguments do not fit the function, `PayloadNotSerializable`, and `PayloadTooLarge`.
         """
-        handle: JobHandle = self._draft(list(args), kwargs)
-        return handle
+        return self._make(list(args), kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Make a job and send it, in one round trip. Inside a transaction it is sent after the commit.
@@ -198,24 +201,19 @@ class Task(Generic[P, R]):
         Raises what `job()` raises, `StoreError` within ENQUEUE_TIMEOUT, and `KeyHeld` for a held key with
         `unique="reject"`.
         """
-        handle: JobHandle = self._draft(list(args), kwargs)
+        handle = self._make(list(args), kwargs)
         outbox.accept([handle])
         return handle
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Do what `enqueue()` does, from async code, in the thread whose transaction the caller is in."""
-        drafted: Any = self._draft(list(args), kwargs, is_async=True)
-        handle: JobHandle = drafted if isinstance(drafted, JobHandle) else await drafted
+        handle = await self._amake(list(args), kwargs)
         await outbox.aaccept([handle])
         return handle
 
-    async def aenqueue_many(self, arguments: Iterable[Sequence[Any]]) -> list[JobHandle]:
+    async def aenqueue_many(self, arguments: Iterable[Arguments]) -> list[JobHandle]:
         """Do what `enqueue_many()` does, from async code."""
-        handles = []
-        for each in arguments:
-            drafted: Any = self._draft(list(each), is_async=True)
-            handles.append(drafted if isinstance(drafted, JobHandle) else await drafted)
-        return await outbox.aenqueue_many(handles)
+        return await outbox.aenqueue_many([await self._amake(*positional_and_named(each)) for each in arguments])
 
     @overload
     def enqueue_many(self, arguments: Iterable[Arguments], *, on_progress: None = None) -> list[JobHandle]: ...
@@ -228,7 +226,7 @@ class Task(Generic[P, R]):
     ) -> list[JobHandle] | int:
         """Enqueue a job for each tuple of positional or dict of keyword arguments, as the function `enqueue_many()`."""
         # Not a generator: Django's error reports would not find the frame that names the sensitive variables.
-        jobs = map(self._draft_item, arguments)
+        jobs = map(self._make_item, arguments)
         return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
 
     def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
@@ -282,26 +280,37 @@ class Task(Generic[P, R]):
     ) -> None:
         """Hook: a job has ended; `stored` is its stored result. For a dead letter it is None, and `error` is set."""
 
-    def _draft_item(self, arguments: Arguments) -> Any:
-        return self._draft(*positional_and_named(arguments))
+    def _make_item(self, arguments: Arguments) -> JobHandle:
+        return self._make(*positional_and_named(arguments))
 
-    def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None, *, is_async: bool = False) -> Any:
-        """Return the handle of a new job; with `is_async` maybe an awaitable of it, if there are middlewares."""
-        config, kwargs = get_config(), kwargs or {}
+    def _make(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
+        """Return the handle of a new job that has passed the middlewares."""
+        job, make = self._draft(args, kwargs)
+        chain = get_chain(job.backend)
+        return make(None) if chain is None else chain.enqueue(job, make)
+
+    async def _amake(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
+        """Do what `_make()` does, from async code."""
+        job, make = self._draft(args, kwargs)
+        chain = get_chain(job.backend)
+        return make(None) if chain is None else await chain.aenqueue(job, make)
+
+    def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Job, Make]:
+        """Return a new job, and the function that makes its handle, given the context that it gets."""
+        config = get_config()
         self.check_fit(args, kwargs)
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
-        return self._handle(
+        return self._new(
             config,
             key=self._key(args, kwargs) if self.key_of is not None else self.key,
             due_us=self.due_us,
-            is_async=is_async,
             queue=queue,
             args=args,
             kwargs=kwargs,
         )
 
-    def _handle(self, config: Config, *, key: str | None, due_us: int | None, is_async: bool, **facts: Any) -> Any:
+    def _new(self, config: Config, *, key: str | None, due_us: int | None, **facts: Any) -> tuple[Job, Make]:
         """Return what `_draft()` does; `facts` are the fields of `Job` that are not options of the task."""
         raw_id = next_id()
         shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
@@ -318,15 +327,15 @@ class Task(Generic[P, R]):
             expiry=None if self.expires is None else make_expiry(self, self.expires, due_us),
             **facts,
         )
-        called_at, chain = runtime.current().clock.steady(), get_chain(job.backend)
-        if chain is None:
-            return self._unsent(config, job, due_us, called_at)
+        called_at = runtime.current().clock.steady()
 
-        def make(context: dict[str, Any]) -> JobHandle:
+        def make(context: dict[str, Any] | None) -> JobHandle:
+            if context is None:
+                return self._unsent(config, job, due_us, called_at)
             check_context(context, of=self.name)
             return self._unsent(config, replace(job, context=context), due_us, called_at)
 
-        return chain.aenqueue(job, make) if is_async else chain.enqueue(job, make)
+        return job, make
 
     def _key(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
         if self.key is not None or self.key_of is None:

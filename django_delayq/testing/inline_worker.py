@@ -41,7 +41,7 @@ class TaskFailed(DelayQError, AssertionError):
 
 
 class _InlineAttempt:
-    """The running attempt of a test. Without heartbeats it asks Redis whenever its code does."""
+    """The running attempt of a test. Without heartbeats, each read of `should_stop` reads Redis."""
 
     def __init__(self, claims: Claims, claim: Claim) -> None:
         self._claims, self._lease = claims, claim.lease

@@ -1,47 +1,48 @@
-"""Execution: run the task of a claim. The only file that calls user code; returns an outcome, never raises."""
+"""Execution: run the task of a claim, inside its middlewares; returns an outcome, never raises."""
 
 import asyncio
 import inspect
 import os
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
 from functools import cache, partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US, moment, timedelta_of
+from django_delayq.clock import SECOND_US
 from django_delayq.conf.settings import get_config
-from django_delayq.exceptions import (
-    DeadLetterNow,
-    DelayQError,
-    RetryLater,
-    Snooze,
-    TaskTimeout,
-    TransactionLeftOpen,
-)
+from django_delayq.exceptions import TaskTimeout, TransactionLeftOpen
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide, kind_of_fault
-from django_delayq.job.retry import class_path
-from django_delayq.logs import logger
+from django_delayq.logs import job_fields, logger
 from django_delayq.middleware.chain import MiddlewareJob, get_chain
-from django_delayq.processes import database, process_limits
+from django_delayq.middleware.job_thread import in_job_thread
+from django_delayq.processes import database
 from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.processes.idle_connections import close_while_idle
 from django_delayq.signals import announce, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
+from django_delayq.task.redaction import clear_variables
+from django_delayq.worker.outcomes import expired, failed, outcome_of
 from django_delayq.worker.time_limit import TimeLimit
 
-#: How user code is called, and how database connections are cleaned up: one each for threads and for event loops.
-Call = Callable[[Any, Claim, Job], Awaitable[Any]]
-Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
-#: Most characters of a traceback in an outcome; the stored one is shorter.
-_MAX_ERROR = 64 * 1024
+
+class Caller(NamedTuple):
+    """How user code is called: one for threads, one for event loops."""
+
+    #: Run the task of a claim.
+    run: Callable[[Any, Claim, Job], Awaitable[Any]]
+    #: Call a plain function, which may wait.
+    call: Callable[..., Awaitable[Any]]
+    #: Clean the database connections of the job up.
+    clean: Callable[[], Awaitable[TransactionLeftOpen | None]]
+
+
 #: Tasks whose `retry_delay` failed: each is logged once.
 _wrong_delays: set[str] = set()
 
@@ -52,7 +53,7 @@ def run(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     Each run has a context of its own, so language, time zone and context variables start fresh. Database connections
     are cleaned up before and after.
     """
-    return Context().run(_run_sync, _attempt(claim, attempt, _call_here, _clean_here))
+    return Context().run(_run_sync, _attempt(claim, attempt, _IN_THREAD))
 
 
 async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
@@ -71,7 +72,7 @@ async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Out
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, attempt, _call_in_loop, clean)
+            return await _attempt(claim, attempt, Caller(_run_in_loop, _call_from_loop, clean))
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error, claim.job), began)
@@ -102,9 +103,12 @@ def forward(
         Context().run(accept, facts)
     except BaseException as error:
         database.assume_opened()
-        outcome = _outcome_of(None, claim, job, error)
+        outcome = outcome_of(None, claim, job, error)
     try:
-        return timed(_unless(database.clean(), outcome, None, claim), began)
+        left_open = database.clean()
+        if left_open and outcome.kind is OutcomeKind.SUCCEEDED:
+            outcome = failed(left_open, job)
+        return timed(outcome, began)
     finally:
         # As in `_run()`.
         del outcome
@@ -119,7 +123,7 @@ def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     raise RuntimeError("a coroutine that runs in a thread must not wait")
 
 
-async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, clean: Clean) -> Outcome:
+async def _attempt(claim: Claim, attempt: current.Attempt | None, caller: Caller) -> Outcome:
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
@@ -133,40 +137,41 @@ async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, cl
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
         # In no variable: this frame, too, can be reached from the traceback of an exception in the outcome.
-        return timed(await _run(task, claim, attempt, job, call, clean), began)
+        return timed(await _run(task, claim, attempt, job, caller), began)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
         return timed(failed(error, job), began)
 
 
-async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, call: Call, clean: Clean) -> Outcome:
+async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, caller: Caller) -> Outcome:
     current.set_current_claim(claim, attempt)
-    await clean()
+    await caller.clean()
     here = os.getpid()
     try:
-        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
-        value = await call(task, claim, job)
-        exit_if_child_of(here)
-        outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
-    except BaseException as error:
-        exit_if_child_of(here, error)
-        # BaseException: sys.exit() in a task ends the task, not the worker.
-        database.assume_opened()
-        outcome = _outcome_of(task, claim, job, error)
+        try:
+            announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
+            value = await caller.run(task, claim, job)
+            exit_if_child_of(here)
+            outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
+        except BaseException as error:
+            exit_if_child_of(here, error)
+            # BaseException: sys.exit() in a task ends the task, not the worker.
+            database.assume_opened()
+            outcome = outcome_of(task, claim, job, error)
+        if outcome.raised is not None:
+            # After the `except` above: an error of `retry_delay` must not have the task's own as its context.
+            outcome = await _with_delay(outcome, task, claim, job, caller)
     finally:
-        left_open = await clean()
+        left_open = await caller.clean()
     try:
-        return _unless(left_open, outcome, task, claim)
+        if not left_open or outcome.kind is not OutcomeKind.SUCCEEDED:
+            return outcome
+        outcome = await _with_delay(failed(left_open, job), task, claim, job, caller)
+        await caller.clean()
+        return outcome
     finally:
         # This frame is in the traceback of `outcome.raised`. A circle would keep the variables of the task in memory.
         del outcome
-
-
-def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome, task: Any, claim: Claim) -> Outcome:
-    """Return the outcome, or a failure if the code succeeded but left a transaction open, which was rolled back."""
-    if not left_open or outcome.kind is not OutcomeKind.SUCCEEDED:
-        return outcome
-    return _with_delay(failed(left_open, claim.job), task, claim, left_open)
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
@@ -176,14 +181,27 @@ def _with_result(task: Any, value: Any) -> Outcome:
         return replace(failed(error), kind=OutcomeKind.RESULT_NOT_SERIALIZABLE)
 
 
-async def _call_here(task: Any, claim: Claim, job: Job) -> Any:
+def _run_here(task: Any, claim: Claim, job: Job) -> Awaitable[Any]:
+    # Not async: a StopIteration of the task would leave a coroutine as a RuntimeError.
     chain = get_chain(job.backend)
-    return _run_task(task, claim, job) if chain is None else chain.run(_wrapped(task, claim, job))
+    return _ended(_run_task(task, claim, job) if chain is None else chain.run(_wrapped(task, claim, job)))
 
 
-async def _call_in_loop(task: Any, claim: Claim, job: Job) -> Any:
+def _call_here(func: Any, *args: Any) -> Awaitable[Any]:
+    return _ended(func(*args))
+
+
+async def _ended(value: Any) -> Any:
+    return value
+
+
+async def _run_in_loop(task: Any, claim: Claim, job: Job) -> Any:
     chain = get_chain(job.backend)
     return await (_run_task_in_loop(task, claim, job) if chain is None else chain.arun(_wrapped(task, claim, job)))
+
+
+def _call_from_loop(func: Any, *args: Any) -> Awaitable[Any]:
+    return in_job_thread(func)(*args)
 
 
 def _wrapped(task: Any, claim: Claim, job: Job) -> MiddlewareJob:
@@ -212,10 +230,7 @@ async def _run_task_in_loop(task: Any, claim: Claim, job: Job) -> Any:
 
 
 async def _await(func: Any, job: Job) -> Any:
-    """Call a function in an event loop; a plain one, which may read the database, in the thread of the job."""
-    if is_async(func):
-        return await _bounded(func, job)
-    return await sync_to_async(_call, thread_sensitive=True)(func, job)
+    return await (_bounded(func, job) if is_async(func) else _call_from_loop(_call, func, job))
 
 
 def _call(func: Any, job: Job) -> Any:
@@ -252,106 +267,33 @@ async def _bounded(func: Any, job: Job) -> Any:
         del scope
 
 
-def _outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
-    runtime.current().on_task_exception(error)
-    if isinstance(error, RetryLater | Snooze):
-        try:
-            delay_us = _requested_us(error, claim, job)
-        except (DelayQError, TypeError) as wrong:
-            return failed(wrong, job)
-        kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
-        requested = Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error), raised=error)
-        return _with_delay(requested, task, claim, error)
-    if isinstance(error, DeadLetterNow):
-        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error), raised=error)
-    if task is not None and isinstance(error, TypeError):
-        try:
-            task.check_fit(job.args, job.kwargs)
-        except TypeError as unfit:
-            error_text = f"The stored arguments do not fit {job.task}: {unfit}"
-            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit), raised=error)
-    return _with_delay(failed(error, job), task, claim, error)
-
-
-def _with_delay(outcome: Outcome, task: Any, claim: Claim, error: BaseException) -> Outcome:
+async def _with_delay(outcome: Outcome, task: Any, claim: Claim, job: Job, caller: Caller) -> Outcome:
     """Return the outcome with the delay that the task's `retry_delay` computes, if it has one and is tried again."""
-    job = claim.job
-    if task is None or job is None or outcome.delay_us is not None:
+    decision = decide(outcome, job.retry, attempt=claim.attempt, jitter=0)
+    if outcome.delay_us is not None or decision.action is not Action.RETRY or not decision.counted:
         return outcome
-    if decide(outcome, job.retry, attempt=claim.attempt, jitter=0).action is not Action.RETRY:
+    compute = task.run_options(job).retry_delay
+    if compute is None:
         return outcome
+    delay_us = await caller.call(_computed_us, compute, task, claim, job, outcome.raised)
+    return replace(outcome, delay_us=delay_us)
+
+
+def _computed_us(compute: Any, task: Any, claim: Claim, job: Job, error: BaseException) -> int | None:
+    """Return the delay in µs that a task's `retry_delay` computes; None for that of the policy. Raises nothing."""
     try:
-        retry_delay = task.run_options(job).retry_delay
-        delay = None if retry_delay is None else retry_delay(claim.attempt, error)
-        if delay is not None:
-            delay_us = get_config(job.backend).tasks.check_time(delay=delay)[0] or 0
-            return replace(outcome, delay_us=delay_us)
+        delay = compute(claim.attempt, error)
+        return None if delay is None else get_config(job.backend).tasks.check_time(delay=delay)[0] or 0
     except BaseException as wrong:
         if job.task not in _wrong_delays:
             _wrong_delays.add(job.task)
-            logger.error("The retry_delay of %s failed; the policy of its jobs decides", job.task, exc_info=wrong)
-    return outcome
-
-
-def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | None:
-    """Return the delay that the task requests in µs, or None. Raises `DelayQError` and TypeError."""
-    delay, until = error.delay, None
-    if isinstance(error, Snooze):
-        delay, until = timedelta_of(error.units, of="Snooze") if error.units else delay, error.until  # type: ignore[arg-type]
-    elif delay is None:
+            if task.sensitive:
+                clear_variables(wrong)
+            fields = job_fields(claim.id, job, claim.attempt)
+            logger.error(
+                "The retry_delay of %s failed; the policy of its jobs decides", job.task, exc_info=wrong, extra=fields
+            )
         return None
-    delay_us, due_us = get_config(job.backend).tasks.check_time(delay=delay, at=until, name="until")
-    if due_us is None:
-        return delay_us or 0
-    # By Redis's clock: its time of the claim, and the time since then here.
-    return max(0, due_us - claim.claimed_us - int((monotonic() - claim.received_at) * SECOND_US))
-
-
-def _text(error: BaseException) -> str:
-    # A subclass of str may run code of its own wherever it is used, even in the loop of the worker.
-    return str.__str__(str(error))
-
-
-def failed(error: BaseException, job: Job | None = None) -> Outcome:
-    """Return the outcome of an attempt of the job that ended with this exception."""
-    process_limits.restore_open_files()
-    try:
-        text = "".join(traceback.format_exception(error))
-        if isinstance(error, asyncio.CancelledError):
-            text = f"{text}The task was cancelled by code in its event loop, not by a time limit.\n"
-    except BaseException as unprintable:
-        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
-        text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
-    lineage = _lineage(error) if job is not None and job.retry.has_rules else ()
-    return Outcome(
-        kind=OutcomeKind.FAILED,
-        error=text[-_MAX_ERROR:],
-        exception=_path(error),
-        lineage=lineage,
-        raised=error,
-    )
-
-
-def _lineage(error: BaseException) -> tuple[str, ...]:
-    try:
-        return tuple(map(class_path, type(error).__mro__))
-    except BaseException:
-        # Its metaclass raises.
-        return (_path(error),)
-
-
-def expired(claim: Claim) -> Outcome:
-    """Return the outcome of a claim whose job has expired: none of its code ran."""
-    until = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
-    return Outcome(kind=OutcomeKind.EXPIRED, error=until)
-
-
-def _path(error: BaseException) -> str:
-    try:
-        return class_path(type(error))
-    except BaseException:
-        # Its metaclass raises, so bypass it.
-        return str(type.__getattribute__(type(error), "__name__"))
 
 
 async def _clean_here() -> TransactionLeftOpen | None:
@@ -365,6 +307,9 @@ def timed(outcome: Outcome, began: float) -> Outcome:
         # The usual outcome, at a quarter of the cost of replace().
         return Outcome(kind=OutcomeKind.SUCCEEDED, run_us=run_us, began=began)
     return replace(outcome, run_us=run_us, began=began)
+
+
+_IN_THREAD = Caller(_run_here, _call_here, _clean_here)
 
 
 #: Cached, because each job needs it.

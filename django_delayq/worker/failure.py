@@ -6,19 +6,9 @@ picklable. Crashes and unreadable bodies raised nothing. Then an exception is ma
 
 from typing import Any
 
-from django_delayq.exceptions import DelayQError, JobCrashed, JobExpired, UnknownTask
-from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, error_class
+from django_delayq.job.result import JobError
 from django_delayq.task.redaction import clear_variables
-
-#: How an attempt ended that raised nothing -> the class of the exception that is shown.
-_CLASSES: dict[OutcomeKind, type[DelayQError]] = {
-    OutcomeKind.EXPIRED: JobExpired,
-    OutcomeKind.CRASHED: JobCrashed,
-    OutcomeKind.LEASE_EXPIRED: JobCrashed,
-    OutcomeKind.UNKNOWN_TASK: UnknownTask,
-}
-
 
 #: How an attempt ended whose task asked for another.
 _REQUESTS = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)
@@ -28,7 +18,7 @@ class ChildTraceback(Exception):
     """The traceback of an exception that a task raised in a child process."""
 
 
-def exception_of(outcome: Outcome, decision: Decision, claim: Claim, task: Any) -> BaseException | None:
+def exception_of(outcome: Outcome, decision: Decision, task: Any) -> BaseException | None:
     """Return the exception to show for an attempt; None if it did not fail.
 
     If the task has sensitive arguments, the variables in the exception's traceback are cleared.
@@ -38,27 +28,18 @@ def exception_of(outcome: Outcome, decision: Decision, claim: Claim, task: Any) 
         # `raise RetryLater(…) from error`: the error behind it is worth a traceback, the request is not.
         shown = outcome.raised and (outcome.raised.__cause__ or outcome.raised.__context__)
     elif decision.action is Action.DEAD_LETTER or (decision.action is Action.RETRY and decision.counted):
-        shown = outcome.raised or _made(outcome, claim)
+        shown = outcome.raised or _made(outcome)
     if shown is not None and task is not None and task.sensitive:
         clear_variables(shown)
     return shown
 
 
-def _made(outcome: Outcome, claim: Claim) -> BaseException:
-    if claim.fault is not None:
-        # Without its traceback: that is of our own code, and the message says all.
-        return type(claim.fault)(outcome.error)
+def _made(outcome: Outcome) -> BaseException:
     if not outcome.exception:
-        return _CLASSES.get(outcome.kind, DelayQError)(outcome.error)
+        return error_class(outcome.kind)(outcome.error)
     module, _, name = outcome.exception.rpartition(".")
+    message = JobError.of(outcome.error, outcome.exception).message
     # Trackers of errors group by the name of the class and by the message.
-    error: BaseException = type(name, (Exception,), {"__module__": module})(_message(outcome.error, module, name))
+    error: BaseException = type(name, (Exception,), {"__module__": module})(message)
     error.__cause__ = ChildTraceback(f"\n{outcome.error}")
     return error
-
-
-def _message(text: str, module: str, name: str) -> str:
-    """Return the message in a traceback's text, whose last part is "module.Class: message"."""
-    head = f"\n{name if module == 'builtins' else f'{module}.{name}'}: "
-    _, found, message = f"\n{text}".rpartition(head)
-    return message.strip() if found else ""

@@ -10,7 +10,7 @@ from django_delayq import runtime
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import WORKER_STOPPED, Action, Outcome, OutcomeKind, stopped
+from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Action, Decision, Outcome, OutcomeKind, stopped
 from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
@@ -27,7 +27,7 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 _TRIES, _PAUSE = 30, 1.0
 #: Seconds for which the end waits for a heartbeat that is on its way.
 _LAST_HEARTBEAT = 5.0
-#: A person ended the run: Ctrl-C, or the debugger's `quit`. That says nothing about the job.
+#: A person ended the run: Ctrl-C, or the debugger's `quit`. It is no failure of the job.
 _ENDED_BY_PERSON = (KeyboardInterrupt, bdb.BdbQuit)
 
 
@@ -68,7 +68,8 @@ def run_one(
 
     Nothing limits its time, so that a person can use a debugger; neither does its expiry. `on_exception` is called with
     an exception that ended the task, while the lease is still renewed. A run that a person ends is settled as
-    interrupted; the job waits for `due_us` again (µs since the epoch), if that is still to come.
+    interrupted; the job waits for `due_us` again (µs since the epoch), if that is still to come. Code whose
+    lease may be lost, or that was asked to stop, does not begin. Raises `StoreError`s.
     """
     name, claims, ended = process_name(), Claims(shard), Event()
     claim = claims.claim_one(raw_id, worker_name=name)
@@ -85,6 +86,8 @@ def run_one(
     if claim.job is not None:
         unlimited = replace(claim, job=replace(claim.job, timeout_us=None, hard_timeout_us=None, expiry=None))
     held.add([unlimited])
+    # A heartbeat before the code begins: it confirms the claim.
+    held.step()
     held.start()
     raised: list[BaseException] = []
 
@@ -94,9 +97,10 @@ def run_one(
             on_exception(error)
 
     try:
-        held.begin(claim.lease)
-        with runtime.override(on_task_exception=note):
-            outcome = execution.run(unlimited, _Attempt(held, claim.lease))
+        outcome = UNSTARTED
+        if held.begin(claim.lease):
+            with runtime.override(on_task_exception=note):
+                outcome = execution.run(unlimited, _Attempt(held, claim.lease))
         if raised and isinstance(raised[-1], _ENDED_BY_PERSON):
             outcome = replace(outcome, kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
         if held.is_stopping(claim.lease):
@@ -123,10 +127,12 @@ def _settle(
 ) -> tuple[Settlement, ExchangeReply]:
     """Send the outcome, again if Redis does not answer."""
     settlement = decide_settlement(claim, outcome, worker=name)
-    if outcome.kind is OutcomeKind.INTERRUPTED and settlement.decision.action is Action.RETRY:
-        now_us = claim.claimed_us + int((monotonic() - claim.received_at) * SECOND_US)
-        delay_us = max(0, (due_us or 0) - now_us)
-        decision = replace(settlement.decision, delay_us=delay_us, keeps_rank=not delay_us)
+    now_us = claim.claimed_us + int((monotonic() - claim.received_at) * SECOND_US)
+    delay_us = max(0, (due_us or 0) - now_us)
+    again = settlement.decision.action is Action.RELEASE or outcome.kind is OutcomeKind.INTERRUPTED
+    if delay_us and again and settlement.decision.action is not Action.DEAD_LETTER:
+        counted = settlement.decision.action is Action.RETRY and settlement.decision.counted
+        decision = Decision(action=Action.RETRY, delay_us=delay_us, counted=counted)
         settlement = replace(settlement, decision=decision)
     request = claims.prepare(queues=(), want=0, settlements=[settlement])
     for left in reversed(range(_TRIES)):

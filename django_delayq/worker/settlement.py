@@ -39,7 +39,7 @@ def decide_settlement(
     [0, 1) by default.
     """
     if outcome.kind is OutcomeKind.SUCCEEDED and outcome.result is None:
-        # What `decide` says of most jobs, without the cost of its other rows.
+        # `decide` returns this for most jobs. The short cut saves its cost.
         return Settlement(claim=claim, decision=ACKNOWLEDGE, attempts=claim.attempts)
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
@@ -120,7 +120,7 @@ def emit_all(
                 _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
             elif outcome.kind is OutcomeKind.SNOOZED:
                 _count(settlement.claim, outcome, "snoozed", metrics)
-            if outcome.kind is OutcomeKind.EXPIRED or _is_heard(settlement):
+            if outcome.kind is OutcomeKind.EXPIRED or _has_listener(settlement):
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:
         emit(emissions)
@@ -131,7 +131,7 @@ def _is_expired(decision: Decision, outcome: Outcome) -> bool:
     return outcome.kind is OutcomeKind.EXPIRED and decision.action is Action.ACKNOWLEDGE
 
 
-def _is_heard(settlement: Settlement) -> bool:
+def _has_listener(settlement: Settlement) -> bool:
     job = settlement.claim.job
     if settlement.decision.action is not Action.ACKNOWLEDGE or (job is not None and job.kind.has_hooks):
         return True
@@ -147,7 +147,7 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
-    error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, claim, task)
+    error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, task)
     if _is_expired(decision, outcome):
         announce(job_expired, task, job_id=claim.id, job=claim.job)
     elif outcome.kind is not OutcomeKind.EXPIRED:

@@ -144,6 +144,7 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
         "processes/database.py",
         "processes/emitter.py",
         "worker/execution.py",
+        "worker/outcomes.py",
         "logs.py",
         # It imports the project's classes.
         "middleware/chain.py",

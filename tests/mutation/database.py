@@ -54,8 +54,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a success may leave a transaction open",
         "worker/execution.py",
-        "    return _with_delay(failed(left_open, claim.job), task, claim, left_open)\n",
-        "    return outcome\n",
+        "        outcome = await _with_delay(failed(left_open, job), task, claim, job, caller)\n",
+        "",
     ): (CONNECTIONS,),
     at(
         "closing a connection leaves its atomic block marked as open",
@@ -72,8 +72,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a forwarder's function keeps a dead connection",
         "worker/execution.py",
-        "    return timed(_unless(database.clean(), outcome, None, claim), began)\n",
-        "    return timed(outcome, began)\n",
+        "        left_open = database.clean()\n",
+        "        left_open = None\n",
     ): (CONNECTIONS,),
     at(
         "coroutines keep their connections while they sleep",

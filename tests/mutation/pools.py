@@ -41,7 +41,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_process_pool.py",),
     at(
         "an exception's str subclass runs its code in the worker",
-        "worker/execution.py",
+        "worker/outcomes.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
     ): ("tests/integration/worker/execution/test_outcomes.py",),
@@ -59,7 +59,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_time_limit.py",),
     at(
         "a failed attempt leaves the open file limit lowered",
-        "worker/execution.py",
+        "worker/outcomes.py",
         "    process_limits.restore_open_files()\n",
         "",
     ): ("tests/unit/processes/test_process_limits.py",),
@@ -119,7 +119,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_claim_queue.py",),
     at(
         "an exception whose str() raises SystemExit ends its thread",
-        "worker/execution.py",
+        "worker/outcomes.py",
         "    except BaseException as unprintable:\n",
         "    except Exception as unprintable:\n",
     ): ENDS,
@@ -180,7 +180,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repeated heartbeat stops a job again",
         "worker/claiming/leases.py",
-        " or (known is not None and until > known - _SOONER)",
+        " or (known is not None and _is_same_end(known, until, seconds))",
         "",
     ): ("tests/unit/worker/test_held_claims.py",),
     at(
@@ -204,13 +204,25 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a child that does not look is never killed",
         "worker/pools/child.py",
-        "        watch(monotonic() + seconds, _StopLimit(self, lease))\n",
+        "        watch(monotonic() + seconds, limit)\n",
         "",
     ): ("tests/integration/worker/test_stopping.py",),
     at(
+        "a child is killed though a later stop gave it more time",
+        "worker/pools/child.py",
+        "limit.active and self.lease == limit.lease",
+        "self.lease == limit.lease",
+    ): ("tests/integration/worker/test_stopping.py",),
+    at(
+        "a stop whose end is over is passed on again",
+        "worker/claiming/leases.py",
+        " or (seconds <= 0 and known <= until)",
+        "",
+    ): ("tests/unit/worker/test_held_claims.py",),
+    at(
         "a coroutine that refuses to end keeps its job",
         "worker/pools/asyncio.py",
-        "            self._loop.call_later(seconds, self._cancel, entry, Outcome(kind=OutcomeKind.STOPPED))\n",
+        "            self._stop_timers[entry] = self._loop.call_later(seconds, self._cancel, entry, outcome)\n",
         "",
     ): ("tests/integration/worker/test_stopping.py",),
     at(

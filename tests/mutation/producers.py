@@ -24,6 +24,30 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (KEYS,),
     at(
+        "a key function that finds nothing ends a batch without a word",
+        "task/options.py",
+        "except StopIteration as error:",
+        "except StopAsyncIteration as error:",
+    ): (KEYS,),
+    at(
+        "a middleware that finds nothing ends a batch without a word",
+        "middleware/chain.py",
+        "self._enqueue = _without_stop(link.enqueue)",
+        "self._enqueue = link.enqueue",
+    ): (f"{MIDDLEWARE}/test_enqueue.py",),
+    at(
+        "a middleware that calls the next one twice enqueues all the same",
+        "middleware/chain.py",
+        "        if len(made) > 1:\n",
+        "        if False:\n",
+    ): (f"{MIDDLEWARE}/test_enqueue.py",),
+    at(
+        "a handle is lost in a set when its key is held",
+        "task/handle.py",
+        "draft.job.key is not None and not draft.reject",
+        "False",
+    ): ("tests/integration/task/test_async_calls.py",),
+    at(
         "a key function is checked at the first job only",
         "task/decorator.py",
         "            check_key_function(key_of, signature(func))\n",

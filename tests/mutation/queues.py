@@ -7,6 +7,7 @@ NAMES = "tests/integration/store/queries/test_queue_names.py"
 LISTENER = "tests/integration/worker/test_queue_listener.py"
 
 BATCHES = "tests/integration/store/operations/test_batches.py"
+EXPIRY = "tests/integration/store/operations/test_expiry.py"
 PAUSE = "tests/integration/store/operations/test_pause.py"
 SPREAD = "tests/integration/store/operations/test_spread.py"
 JOBS, CONTROL_SPREAD = "tests/integration/control/test_jobs.py", "tests/integration/control/test_spread.py"
@@ -70,8 +71,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a spread counts the jobs of all shards",
         "control/jobs.py",
-        "counted = counts[rows[0].shard]",
-        "counted = sum(counts)",
+        "left=left[shard])",
+        "left=left.total())",
     ): (CONTROL_SPREAD,),
     at("spreads of other filters share their places", "control/jobs.py", "repr((self.filter.queue, ", "repr(("): (
         JOBS,
@@ -83,12 +84,37 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        if not sys.stdin.isatty():",
         "        if not sys.stdin.isatty():\n            return\n        if False:",
     ): (COMMANDS,),
+    at(
+        "a spread outlives its caller",
+        "control/jobs.py",
+        "            for shard in self._shards():\n                self._store.operations(shard).end_spread(name)\n",
+        "            pass\n",
+    ): (CONTROL_SPREAD,),
+    at(
+        "a spread of ids has places for jobs that do not match",
+        "control/jobs.py",
+        "left[shard] += len(batch.rows)",
+        "left[shard] += batch.total",
+    ): (CONTROL_SPREAD,),
+    at(
+        "each call of a batch counts all of its jobs",
+        "store/operations.py",
+        "left_now, left = left, left - len(numbers)",
+        "left_now = left",
+    ): (SPREAD,),
+    at(
+        "a damaged expiry stops the jobs behind it",
+        "job/codec.py",
+        "    except (ValueError, TypeError, KeyError, RecursionError) as error:\n"
+        '        raise BadBody("the stored body is damaged: its expiry',
+        '    except ZeroDivisionError as error:\n        raise BadBody("the stored body is damaged: its expiry',
+    ): (EXPIRY,),
     at("unfinished spreads are never forgotten", REQUEUE_LUA, "local SPREADS = 100", "local SPREADS = 1000"): (SPREAD,),
     at(
         "the spread of each shard is for the jobs of all shards",
         "admin/actions/run.py",
-        "action_request.shard_counts.get(str(shard), 0)",
-        "action_request.count",
+        "counts.setdefault(key, _count(page, action_request, shard))",
+        "counts.setdefault(key, action_request.count)",
     ): (ADMIN_SPREAD,),
     at(
         "a retry does not list its queue",

@@ -15,6 +15,7 @@ DECIDE = "tests/unit/job/test_outcome.py"
 RECORDS = "tests/unit/job/test_attempts.py"
 RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
+RAISED = "tests/integration/worker/execution/test_raised.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 RUNSERVER = "tests/integration/commands/test_runserver.py"
@@ -24,7 +25,7 @@ FOREGROUND = "tests/integration/commands/operating/test_run.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "runserver runs jobs although DEBUG is off",
-        "management/development.py",
+        "management/runserver.py",
         "if not is_debug():",
         "if False:",
     ): (RUNSERVER,),
@@ -36,13 +37,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (RUNSERVER,),
     at(
         "a job that runs at Ctrl-C is not given back",
-        "management/development.py",
+        "management/runserver.py",
         "atexit.register(self.stop, at_once=True)",
         "pass",
     ): (RUNSERVER,),
     at(
         "a reload does not wait for running jobs",
-        "management/development.py",
+        "management/runserver.py",
         'if file_path.suffix == ".py":',
         "if False:",
     ): (RUNSERVER,),
@@ -106,8 +107,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a plain function under an async middleware runs in another thread than its job",
         "worker/execution.py",
-        "    return await sync_to_async(_call, thread_sensitive=True)(func, job)\n",
-        "    return _call(func, job)\n",
+        "is_async(func) else _call_from_loop(_call, func, job))",
+        "is_async(func) else _ended(_call(func, job)))",
     ): ("tests/integration/middleware/test_run.py",),
     at(
         "already_done is called outside the middlewares",
@@ -139,8 +140,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a failed task's variables live until the garbage collector comes",
         "worker/execution.py",
-        "    try:\n        return _unless(left_open, outcome, task, claim)\n    finally:\n",
-        "    return _unless(left_open, outcome, task, claim)\n    if True:\n",
+        "would keep the variables of the task in memory.\n        del outcome\n",
+        "would keep the variables of the task in memory.\n        pass\n",
     ): (f"{LOGS}/test_records.py",),
     at(
         "a child process pickles the exception of its task",
@@ -376,7 +377,22 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '_count(settlement.claim, outcome, "retried", metrics)',
     ): ("tests/unit/worker/test_settlement.py",),
     at(
-        "a base class decides before the class itself", RETRY, "for path in lineage:", "for path in reversed(lineage):"
+        "a base class decides before the class itself",
+        RETRY,
+        "for level in lineage:",
+        "for level in reversed(lineage):",
+    ): (RULES,),
+    at(
+        "a base class is as specific as its subclass",
+        RETRY,
+        "max(distances.get(base, 0), ",
+        "min(distances.get(base, 99), ",
+    ): (RULES,),
+    at(
+        "the first of two equally specific classes decides",
+        RETRY,
+        "if any(path in dead_on for path in level)",
+        "if any(path in dead_on for path in level[:1])",
     ): (RULES,),
     at("with retry_on other errors are tried again", RETRY, "and not (lineage and retry_on)", ""): (RULES,),
     at("delays are drawn at random", RETRY, "len(self.delays)) - 1])\n", "len(self.delays)) - 1]) * jitter\n"): (
@@ -390,13 +406,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/job/codec/test_exact.py",),
     at(
         "an outcome has no lineage",
-        EXECUTION,
+        "worker/outcomes.py",
         "_lineage(error) if job is not None and job.retry.has_rules else ()",
         "()",
     ): (RUNS,),
-    at("a computed delay is ignored", EXECUTION, "return replace(outcome, delay_us=delay_us)", "return outcome"): (
+    at("a computed delay is ignored", EXECUTION, "return replace(outcome, delay_us=delay_us)\n", "return outcome\n"): (
         RUNS,
     ),
+    at(
+        "retry_delay runs in the event loop",
+        EXECUTION,
+        "await caller.call(_computed_us,",
+        "await _call_here(_computed_us,",
+    ): (RAISED,),
+    at(
+        "the variables of a task with sensitive arguments reach the log through its retry_delay",
+        EXECUTION,
+        "            if task.sensitive:\n                clear_variables(wrong)\n",
+        "",
+    ): (RAISED,),
+    at(
+        "a StopIteration in the thread of a job lets its coroutine wait for ever",
+        "middleware/job_thread.py",
+        "        except StopIteration as error:\n",
+        "        except StopAsyncIteration as error:\n",
+    ): (RAISED,),
     at(
         "already_done runs in the event loop",
         EXECUTION,

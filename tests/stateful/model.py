@@ -47,6 +47,8 @@ class Model:
     described: set[bytes] = field(default_factory=set)
     #: Queue -> when it was paused, and until when.
     paused: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    #: Name of an unfinished spread -> its start and length (µs), its places, and those that are taken.
+    spreads: dict[bytes, tuple[int, int, int, int]] = field(default_factory=dict)
     next_promotion: int | None = None
     no_reclaim_before: int = 0
     promoted_at: int = 0
@@ -170,7 +172,7 @@ class Model:
         job.claimed_early = job.claimed_early or job.due_us > self.now
         job.due_us = min(job.due_us, self.now)
         job.place, job.score = Place.CLAIMED, self.now + self.lease_us
-        job.token, job.claimed_us, job.unconfirmed = token, self.now, False
+        job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
         self._use(job.queue)
         self.workers[token[:8]] = self.now
@@ -259,8 +261,33 @@ class Model:
             self._list_queue(queue)
         return True
 
-    def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
-        """Revive a dead letter, unless another job holds its key."""
+    def requeue_evenly(self, letters: Sequence[tuple[bytes, int]], name: bytes, length: int, left: int) -> list[int]:
+        """Revive dead letters over a spread that is continued, or begun for the jobs that are left; 0: not revived."""
+        start, places, taken = self.now, max(left, len(letters)), 0
+        began, known_length, known_places, known_taken = self.spreads.get(name, (0, 0, 1, 0))
+        if known_length == length and began + length > self.now:
+            passed = known_taken * length
+            if places <= known_places - known_taken:
+                start, places, taken = max(began, self.now - passed // known_places), known_places, known_taken
+            else:
+                start = max(self.now, began - -passed // known_places)
+        dues, before = [], taken
+        for raw_id, died_us in letters:
+            due_us = start + (2 * taken + 1) * length // (2 * places)
+            try:
+                revived = self.requeue(raw_id, died_us, due_us - self.now, last_us=self.now + length)
+            except KeyTaken:
+                revived = None
+            taken += revived is not None
+            dues.append(revived or 0)
+        if taken > before:
+            self.spreads[name] = start, length, places, taken
+            if taken == places:
+                del self.spreads[name]
+        return dues
+
+    def requeue(self, raw_id: bytes, died_us: int, delay_us: int, *, last_us: int | None = None) -> int | None:
+        """Revive a dead letter, unless another job holds its key. Its expiry counts from `last_us`, if given."""
         job = self._dead(raw_id, died_us)
         if job is None:
             return None
@@ -268,7 +295,7 @@ class Model:
             raise KeyTaken(0, holder)
         job.ended, job.crash_suspected, job.spared = 0, False, False
         job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
-        self._wait(job, self.now + delay_us, revived=True)
+        self._wait(job, self.now + delay_us, revived=True, last_us=last_us)
         return job.due_us
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:
@@ -399,9 +426,9 @@ class Model:
         job = self.jobs.get(raw_id)
         return job if job and job.place is Place.DEAD and job.score == died_us else None
 
-    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False) -> None:
+    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False, last_us: int | None = None) -> None:
         job.due_us = max(self.now, due_us)
-        job.expire_after(job.due_us, revived=revived)
+        job.expire_after(job.due_us if last_us is None else last_us, revived=revived)
         if due_us > self.now:
             job.place, job.score = Place.SCHEDULED, due_us
         else:

@@ -228,6 +228,18 @@ MORE = [
         "redis.call('HEXISTS', unique_keys, digest) == 1",
         "false",
     ),
+    at(
+        "a spread keeps its places for more jobs than it has",
+        REQUEUE,
+        "if count > stored_count - stored_placed then",
+        "if false then",
+    ),
+    at(
+        "a spread for more jobs begins on top of the places that are taken",
+        REQUEUE,
+        "start = math.max(now, began + math.ceil(stored_placed * length / math.max(1, stored_count)))",
+        "start = now",
+    ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
     at("a pause with an end is never ended", PROMOTE, "      redis.call('HDEL', paused, ready)\n"),
@@ -235,6 +247,11 @@ MORE = [
         "a job that a person claims stays where it waited",
         "store/lua/claim_one.lua",
         "redis.call('ZREM', place, member)\n",
+    ),
+    at(
+        "a claim of one job is confirmed before its worker has it",
+        "store/lua/claim_one.lua",
+        "redis.call('SADD', unconfirmed, member .. token)\n",
     ),
     at(
         "a person claims a job that runs elsewhere",

@@ -120,6 +120,9 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     expected[keys("pause_ends")] = {
         encode_queue(queue).encode(): until for queue, (_, until) in model.paused.items() if until is not None
     }
+    expected[keys("spreads")] = {
+        name: b"".join(number.to_bytes(8) for number in spread) for name, spread in model.spreads.items()
+    }
     expected[keys("exchanges")] = {worker: number for worker, (number, *_) in model.exchanges.items()}
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.next_promotion is not None:

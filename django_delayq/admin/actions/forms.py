@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
+from django_delayq.store.operations import LONGEST_GRACE_US
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments
 from django_delayq.task.redaction import read_arguments
@@ -121,9 +122,9 @@ class StopForm(ActionForm):
     grace_s = forms.IntegerField(
         label=_("Seconds that its code may still take"),
         min_value=0,
-        max_value=86_400,
+        max_value=LONGEST_GRACE_US // SECOND_US,
         initial=10,
-        help_text=_("After that a child process is killed. A thread that does not look runs on."),
+        help_text=_("After that a job in a process of its own is killed. In a thread, code that does not ask runs on."),
     )
 
 

@@ -47,6 +47,9 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
         if monotonic() > until:
             return
     action_request.finished = True
+    if "spread_us" in parameters:
+        for shard in range(page.store.config.shards):
+            page.store.operations(shard).end_spread(_spread_name(action_request, shard))
 
 
 def _apply(
@@ -56,18 +59,23 @@ def _apply(
     if not targets or shard >= page.store.config.shards:
         return [ActionResult.SKIPPED] * len(targets)
     if "spread_us" in parameters:
-        name = f"{action_request.nonce} {shard}".encode()
-        count = max(1, _count(page, action_request, shard))
-        parameters = {**parameters, "spread": Spread(name=name, length_us=parameters["spread_us"], count=count)}
+        # The counts travel in the form, so that a later request knows what is left.
+        counts, key = action_request.shard_counts, str(shard)
+        counts.setdefault(key, _count(page, action_request, shard))
+        name = _spread_name(action_request, shard)
+        parameters = {**parameters, "spread": Spread(name=name, length_us=parameters["spread_us"], left=counts[key])}
+        counts[key] -= len(targets)
     return action_request.action.apply(page.store.operations(shard), targets, parameters)
 
 
+def _spread_name(action_request: ActionRequest, shard: int) -> bytes:
+    return f"{action_request.nonce} {shard}".encode()
+
+
 def _count(page: PageContext, action_request: ActionRequest, shard: int) -> int:
-    """Return how many jobs of a shard the action is about."""
+    """Return how many jobs of a shard the action is about, before the first of them changes."""
     if action_request.rows:
         return sum(target.shard == shard for target in _selected(action_request))
-    if action_request.shard_counts:
-        return action_request.shard_counts.get(str(shard), 0)
     # All jobs of the list: Redis counts them without a scan.
     return job_lists.count(page, action_request.job_list, action_request.filter, shard)
 

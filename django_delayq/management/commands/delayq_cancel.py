@@ -20,4 +20,4 @@ class Command(JobsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Cancel them and print how many."""
-        self.change(("cancel", "cancelled"), options, lambda found, progress: found.cancel(progress=progress))
+        self.change(("cancel", "cancelled"), options, lambda found, progress: found.cancel(on_progress=progress))

@@ -4,9 +4,9 @@ import json
 from itertools import islice
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.management.operating import JobsCommand, job_facts
+from django_delayq.management.operating import WRONG_OPTIONS, JobsCommand, job_facts
 
 
 class Command(JobsCommand):
@@ -25,14 +25,14 @@ class Command(JobsCommand):
         """Print the jobs."""
         found, store = self.find(options), self.open(options)
         if options["limit"] < 0:
-            raise ValueError(f"--limit must be 0 (all) or more, got {options['limit']}")
+            text = f"--limit must be 0 (all) or more, got {options['limit']}"
+            raise CommandError(text, returncode=WRONG_OPTIONS)
         if options["count"]:
             number = found.count()
             self.print_result(options, f"{number:,}", matched=number)
             return
-        rows = islice(found.rows(), options["limit"] or None)
-        shown = 0
-        for row in rows:
+        rows, shown = found.rows(), 0
+        for row in islice(rows, options["limit"] or None):
             facts = job_facts(row, store)
             if options["json"]:
                 self.stdout.write(("[" if not shown else ",") + json.dumps(facts))
@@ -45,5 +45,5 @@ class Command(JobsCommand):
             shown += 1
         if options["json"]:
             self.stdout.write("]" if shown else "[]")
-        elif shown and shown == options["limit"]:
+        elif shown and shown == options["limit"] and next(rows, None) is not None:
             self.stderr.write(f"The first {shown:,}; --limit 0 lists all, --count counts them.")

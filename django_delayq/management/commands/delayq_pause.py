@@ -6,7 +6,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_delayq.control.queues import queue
 from django_delayq.management.operating import OperatingCommand, time_or_span
 
 
@@ -24,8 +23,7 @@ class Command(OperatingCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Pause them and print which were changed."""
-        self.open(options)
-        found = [queue(name, backend=options["backend"]) for name in options["queues"]]
+        found = self.queues(options)
         names, until = ", ".join(each.name for each in found), options["until"]
         if options["dry_run"]:
             self.print_result(options, f"Would pause {names}.", dry_run=True, changed=[])

@@ -25,5 +25,5 @@ class Command(JobsCommand):
         self.change(
             ("retry", "retried"),
             options,
-            lambda found, progress: found.requeue(spread=options["spread"], progress=progress),
+            lambda found, progress: found.requeue(spread=options["spread"], on_progress=progress),
         )

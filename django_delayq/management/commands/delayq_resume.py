@@ -4,7 +4,6 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_delayq.control.queues import queue
 from django_delayq.management.operating import OperatingCommand
 
 
@@ -20,8 +19,7 @@ class Command(OperatingCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Resume them and print which were changed."""
-        self.open(options)
-        found = [queue(name, backend=options["backend"]) for name in options["queues"]]
+        found = self.queues(options)
         names = ", ".join(each.name for each in found)
         if options["dry_run"]:
             paused = [each.name for each in found if each.paused is not None]

@@ -30,6 +30,7 @@ _ENDS = {
     Action.RETRY: "to be run again",
     Action.DEAD_LETTER: "failed for good",
     Action.CANCEL: "cancelled",
+    Action.RELEASE: "waits again",
 }
 
 
@@ -67,7 +68,11 @@ class Command(OperatingCommand):
 
     def _print(self, ran: ForegroundRun, row: JobRow, store: Store, options: dict[str, Any]) -> None:
         outcome, decision = ran.outcome, ran.settlement.decision
-        end = "refused, because its lease was lost: it runs again elsewhere" if ran.lost else _ENDS[decision.action]
+        end = (
+            "refused, because its lease was lost: it may run elsewhere, or have ended"
+            if ran.lost
+            else _ENDS[decision.action]
+        )
         seconds = outcome.run_us / 1_000_000
         if outcome.error and not options["json"]:
             self.stderr.write(outcome.error)

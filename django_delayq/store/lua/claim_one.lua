@@ -1,6 +1,7 @@
--- Claim_one: one waiting job is claimed under a new token, whenever it is due, also of a paused queue. Not safe to repeat.
--- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, queues, next_due, workers, worker_names;
---   scheduled, ready and recovered are those of the queue that the caller read in the job's body.
+-- Claim_one: one waiting job is claimed under a new token, whenever it is due, also of a paused queue. The claim is
+--   unconfirmed until its first heartbeat. Not safe to repeat.
+-- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, queues, next_due, workers, worker_names,
+--   unconfirmed; scheduled, ready and recovered are those of the queue that the caller read in the job's body.
 -- ARGV: now, worker (8 bytes), exchange number, member, lease (µs), head start (ms), worker's name.
 -- Returns: CLAIMED, now (µs), rank, body, attempts record (false = none); or LATE (it is running), GONE (no such job
 --   waits), ELSEWHERE (it waits in another queue: read its body again).
@@ -11,6 +12,7 @@ local lease_us, head_start, worker_name = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 local id, token = string.sub(member, 1, 12), worker .. struct.pack('>I8', number)
 -- Type checks (see the prelude).
 check_zsets(leases, queues, next_due, workers); check_hashes(claim_records, worker_names)
+redis.call('SREM', unconfirmed, '')
 local place, score = waiting_place(member, scheduled, ready, recovered)
 if not place then return {why_not_waiting(id)} end
 -- A job that is not due yet is claimed as if it were due now.
@@ -19,6 +21,7 @@ redis.call('ZREM', place, member)
 if place == scheduled then index_due(scheduled) end
 redis.call('ZADD', queues, 'XX', now, queue_of(ready))
 redis.call('ZADD', leases, now + lease_us, member .. token)
+redis.call('SADD', unconfirmed, member .. token)
 redis.call('HSET', claim_records, id, token .. struct.pack('>I8I8B', now, rank, 0))
 redis.call('ZADD', workers, now, worker)
 redis.call('HSET', worker_names, worker, worker_name)

@@ -1,15 +1,15 @@
 -- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; pauses end at their time; old
 --   dead letters, silent processes and unused queues are removed; returns when the next promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
---   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends; then scheduled, ready,
---   notify and recovered of each queue that the last promotion returned.
+--   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends; then
+--   scheduled, ready, notify and recovered of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).
 -- Returns: now and the time of the next promotion (µs), 1 = another dispatcher promoted for this time, jobs moved, µs
 --   by which the oldest of them was late, dead letters removed, names (encoded) of queues to pass to the next promotion
---   (those that are due by then, those whose pause ends by then, and those to remove), then expired leases (30 bytes each, ≤ 500) for the caller to
---   judge.
+--   (those that are due by then, those whose pause ends by then, and those to remove), then expired leases (30 bytes
+--   each, ≤ 500) for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local now, code, limit, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local sweep, dead_age = tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -2,7 +2,7 @@
 -- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
 --   next_promotion, notify_dispatcher, dead_bytes, spreads; then scheduled, ready and notify of each queue that the caller
 --   read in the jobs' bodies.
--- ARGV: now, head start (ms), the name of a spread ('' = none), its length (µs), how many jobs it is for; then per job
+-- ARGV: now, head start (ms), the name of a spread ('' = none), its length (µs), how many jobs its caller has left; then per job
 --   (1 to 250): number of its queue, id, time of death that the caller saw (µs), due time ('+n' = n µs from now, n = µs
 --   since the epoch; a spread decides instead), then three times '', or: the body that the caller read, and the member
 --   and body that replace it.
@@ -14,15 +14,20 @@ local now, head_start, name, length, count = now_us(ARGV[1]), tonumber(ARGV[2]),
 -- Most spreads that are remembered: the one that ends first is forgotten.
 local SPREADS = 100
 
--- A spread gives each job the middle of the next of `count` even places. It is stored, so that a call that continues it, also of
--- another process, never exceeds its rate. Places that passed meanwhile are not made up for: the rest begins now.
+-- A spread gives each job the middle of the next of `count` even places. It is stored, so that a call that continues it,
+-- also of another process, never exceeds its rate. Places that passed meanwhile are not made up for: the rest begins now.
+-- If more jobs are left than it has free places, a new spread for them begins after the last place that is taken.
 local start, placed = now, 0
 local function read_spread()
   local stored = redis.call('HGET', spreads, name)
   if not stored or #stored ~= 32 then return end
   local began, stored_length, stored_count, stored_placed = struct.unpack('>I8I8I8I8', stored)
   if stored_length ~= length or began + length <= now then return end
-  count, placed = math.max(1, stored_count), stored_placed
+  if count > stored_count - stored_placed then
+    start = math.max(now, began + math.ceil(stored_placed * length / math.max(1, stored_count)))
+    return
+  end
+  count, placed = stored_count, stored_placed
   start = math.max(began, now - math.floor(placed * length / count))
 end
 

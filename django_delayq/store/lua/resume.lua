@@ -1,5 +1,6 @@
 -- Resume: workers claim jobs of this queue again, from now on.
--- KEYS: paused, pause_ends, ready, recovered, queue_notify, notify; ready, recovered and queue_notify are those of the queue.
+-- KEYS: paused, pause_ends, ready, recovered, queue_notify, notify; ready, recovered and queue_notify are those of the
+--   queue.
 -- ARGV: now.
 -- Returns: 1 = resumed, 0 = it was not paused.
 -- Cost: O(log n).

@@ -15,13 +15,20 @@ from django_delayq.store.queries.job_pages import JobRow
 Match = Callable[[JobRow], bool]
 #: The end of a traceback: `module.Class: message`.
 _LAST_LINE = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
+#: Endings that are the exception of a task. A worker that cannot run a job has exceptions of its own.
+_RAISED = (
+    OutcomeKind.FAILED,
+    OutcomeKind.RESULT_NOT_SERIALIZABLE,
+    OutcomeKind.RETRY_REQUESTED,
+    OutcomeKind.REJECTED,
+)
 _FRAME = '  File "'
 
 
 class AttemptError(NamedTuple):
     """Why an attempt failed, as it is stored."""
 
-    #: The exception's dotted class, or the outcome's stored name ("unknown task").
+    #: The exception's dotted class, if built-in without a module; or the outcome's stored name ("unknown task").
     name: str
     message: str
 
@@ -31,8 +38,15 @@ class AttemptError(NamedTuple):
         return cls.read(**attempts.history[-1]) if attempts.history else cls("", "")
 
     @classmethod
-    def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
-        """Read one entry of an attempt history."""
+    def read(cls, ending: str = "", error: str = "", exception: str = "", **_rest: object) -> Self:
+        """Read one entry of an attempt history. Its text names the class only if the entry is an older one."""
+        found = cls._of_text(ending, error)
+        if exception and ending in _RAISED:
+            return found._replace(name=exception.removeprefix("builtins."))
+        return found
+
+    @classmethod
+    def _of_text(cls, ending: str, error: str) -> Self:
         lines = error.rstrip().split("\n")
         if ending in (OutcomeKind.FAILED, OutcomeKind.RESULT_NOT_SERIALIZABLE):
             frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]

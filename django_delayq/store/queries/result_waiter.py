@@ -67,7 +67,7 @@ class EndWatch:
             try:
                 ended = await in_thread(self._lookup.ended, list(self._waiting))
             except Exception as failed:
-                # Whatever it is, those that wait must learn it: they may have no timeout.
+                # Whatever it is, the waiting coroutines must get it: they may have no timeout.
                 ended, error = set(self._waiting), failed
             for raw_id in ended:
                 for end in self._waiting.pop(raw_id, []):

@@ -10,7 +10,7 @@ from django_delayq.conf.config import longest_wait_us
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.job.progress import Progress
-from django_delayq.logs import logger
+from django_delayq.logs import job_fields, logger
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.store.claims import HeartbeatReply
 from django_delayq.worker.claiming.queue_listener import OwnNotification
@@ -24,8 +24,8 @@ _TRUST = 0.9
 _LATEST_BEGIN = 120.0
 #: Seconds between two writes of progress.
 _PROGRESS_EVERY = 0.5
-#: Seconds by which a repeated stop must end earlier to be passed on.
-_SOONER = 0.5
+#: A repeated stop reaches the pool only if it changes the end of the code by more than these seconds.
+_TOLERANCE = 0.5
 _INTERRUPTED = Outcome(kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
 
 
@@ -117,7 +117,7 @@ class HeldClaims(Runnable):
             if self._is_stuck(self._lease):
                 raise SystemExit("every slot has a job beyond its hard limit, and no thread can be ended")
         elif self._progress and now >= self._write_at:
-            self.beat(of=set(self._progress))
+            self.beat(of_progress=True)
         next_at = min(self._beat_at, self._write_at) if self._progress else self._beat_at
         return max(0.001, next_at - self._clock())
 
@@ -172,14 +172,18 @@ class HeldClaims(Runnable):
         for claim in left:
             outcomes.add(claim, _INTERRUPTED if pool.has_begun(claim) else UNSTARTED)
 
-    def beat(self, *, of: set[bytes] | None = None) -> frozenset[bytes]:
+    def beat(self, *, of_progress: bool = False) -> frozenset[bytes]:
         """Renew the leases of jobs within their hard time limit; removes and returns the leases that were lost.
 
         A job beyond its limit keeps running in its thread, but its lease is not renewed, so that another worker can
-        claim the job. `of` are the leases to renew, all by default. Their progress is stored with it.
+        claim the job. With `of_progress` only those whose progress is to be stored are renewed.
         """
         with self._lock:
-            leases = list(self._trusted_until) if of is None else [each for each in of if each in self._trusted_until]
+            leases = (
+                [each for each in self._progress if each in self._trusted_until]
+                if of_progress
+                else [*self._trusted_until]
+            )
             claims = [(self._claims[lease], self._began.get(lease)) for lease in leases]
             progress, self._progress = self._progress, {}
         sent_at, now = lease_time(), monotonic()
@@ -208,7 +212,9 @@ class HeldClaims(Runnable):
                 self._began.pop(lease, None)
         for claim in due:
             if claim.lease in lost:
-                logger.warning("Job %s: lease lost; it runs again elsewhere while it still runs here", claim.id)
+                fields = job_fields(claim.id, claim.job, claim.attempt)
+                text = "Job %s: lease lost; it may run again elsewhere while it still runs here"
+                logger.warning(text, claim.id, extra=fields)
         for lease, left_us in reply.stops.items():
             self._stop(lease, left_us / SECOND_US)
         return lost
@@ -232,11 +238,12 @@ class HeldClaims(Runnable):
         until = monotonic() + seconds
         with self._lock:
             claim, known = self._claims.get(lease), self._stopping.get(lease)
-            if claim is None or (known is not None and until > known - _SOONER):
+            if claim is None or (known is not None and _is_same_end(known, until, seconds)):
                 return
             self._stopping[lease] = until
         if known is None:
-            logger.info("Job %s: asked to stop within %.1f s", claim.id, seconds)
+            fields = job_fields(claim.id, claim.job, claim.attempt)
+            logger.info("Job %s: asked to stop within %.1f s", claim.id, seconds, extra=fields)
         self._stop_claim(lease, seconds)
 
     def trusts(self, lease: bytes) -> bool:
@@ -246,7 +253,7 @@ class HeldClaims(Runnable):
         return until is not None and lease_time() < until
 
     def begin(self, lease: bytes) -> bool:
-        """Start the hard limit. Returns False if the lease may be lost; the code must not run then."""
+        """Start the hard limit. Returns False if the code must not run: lease maybe lost, or job asked to stop."""
         with self._lock:
             if not self.trusts(lease) or lease in self._stopping:
                 return False
@@ -268,6 +275,11 @@ class HeldClaims(Runnable):
             self._heartbeats.run()
         finally:
             self._on_ended()
+
+
+def _is_same_end(known: float, until: float, seconds: float) -> bool:
+    # Every heartbeat repeats a stop. Once its end is over, the end is always now.
+    return abs(until - known) <= _TOLERANCE or (seconds <= 0 and known <= until)
 
 
 def _is_overdue(claim: Claim, began: float | None, now: float) -> bool:

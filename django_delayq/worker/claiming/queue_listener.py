@@ -9,7 +9,7 @@ from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
 
-#: Seconds for which the pop for a worker's own notification stays outstanding; an idle worker sends one so often.
+#: Seconds for which the pop for a worker's own notification stays outstanding: an idle worker sends one a minute.
 _OWN_BLOCK = 60.0
 
 

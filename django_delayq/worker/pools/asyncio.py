@@ -18,7 +18,8 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.logs import logger
 from django_delayq.task import registry
-from django_delayq.worker.execution import failed, is_async, run_async
+from django_delayq.worker.execution import is_async, run_async
+from django_delayq.worker.outcomes import failed
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, PoolClient, Seat
 from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryRunner
@@ -38,6 +39,8 @@ class AsyncioPool(Pool):
         super().__init__(size, recovery=recovery, queues=queues)
         #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
         self._running: dict[Entry, tuple[Task[Outcome], asyncio.TimerHandle | None]] = {}
+        #: The timer that ends a stopped job.
+        self._stop_timers: dict[Entry, asyncio.TimerHandle] = {}
         self._loop = self._new_loop()
         self._timer = self._loop.call_later(1.0, self._sweep)
         threading.Thread(target=self._work, name="delayq-loop", daemon=True).start()
@@ -61,7 +64,10 @@ class AsyncioPool(Pool):
                 self._loop.call_soon_threadsafe(self._begin)
 
     def stop(self, lease: bytes, seconds: float) -> None:
-        """Cancel a coroutine; one that refuses runs on as an ended job after that many seconds."""
+        """Cancel a coroutine; one that refuses runs on as an ended job after that many seconds.
+
+        A later call replaces the seconds.
+        """
         for pool in (self._threads, self._recovery_threads):
             pool.stop(lease, seconds)
         with suppress(RuntimeError):
@@ -120,7 +126,7 @@ class AsyncioPool(Pool):
         with suppress(Exception):
             broken_loop.close()
         self._queue.recover(self._seat, error)
-        lost, self._running = self._running, {}
+        lost, self._running, self._stop_timers = self._running, {}, {}
         reason = f"The loop that ran the task was broken, by this job or one beside it: {type(error).__name__}."
         for entry in lost:
             self._queue.end(entry, entry.timed(Outcome(kind=OutcomeKind.CRASHED, error=reason)))
@@ -167,8 +173,9 @@ class AsyncioPool(Pool):
             self._seat.entry = entry
             self._queue.end(entry, _outcome_of(entry, task))
             _, timer = self._running.pop(entry, (None, None))
-            if timer is not None:
-                timer.cancel()
+            for each in (timer, self._stop_timers.pop(entry, None)):
+                if each is not None:
+                    each.cancel()
         except BaseException as error:
             self._queue.recover(self._seat, error)
         self._seat.entry = None
@@ -186,7 +193,10 @@ class AsyncioPool(Pool):
             # Once: a second cancellation would end what the task does to clean up.
             if is_first:
                 self._running[entry][0].cancel()
-            self._loop.call_later(seconds, self._cancel, entry, Outcome(kind=OutcomeKind.STOPPED))
+            if entry in self._stop_timers:
+                self._stop_timers[entry].cancel()
+            outcome = Outcome(kind=OutcomeKind.STOPPED)
+            self._stop_timers[entry] = self._loop.call_later(seconds, self._cancel, entry, outcome)
 
     def _interrupt(self) -> None:
         for entry in list(self._running):

@@ -51,6 +51,7 @@ class ChildProcess:
         #: The lease of the claim that it runs, or is about to.
         self.lease = b""
         self._lock = threading.Lock()
+        self._stop_limit = _StopLimit(self, b"")
         #: Claims that it has run, and bytes in RAM after the last one.
         self.claims_run, self.rss = 0, 0
 
@@ -98,7 +99,7 @@ class ChildProcess:
     def stop(self, lease: bytes, seconds: float) -> None:
         """Show the code of a claim that it should stop, and kill the process after that many seconds.
 
-        Does nothing if the process does not run the claim. For any thread.
+        Does nothing if the process does not run the claim. A later call replaces the time. For any thread.
         """
         with self._lock:
             if self.lease != lease:
@@ -106,12 +107,14 @@ class ChildProcess:
             # The process may have ended; then the claim ends anyway.
             with suppress(OSError):
                 self._parent.send_bytes(lease)
-        watch(monotonic() + seconds, _StopLimit(self, lease))
+            self._stop_limit.active = False
+            self._stop_limit = limit = _StopLimit(self, lease)
+        watch(monotonic() + seconds, limit)
 
-    def kill_if_running(self, lease: bytes) -> None:
-        """Kill the process without waiting if it still runs the claim. For any thread."""
+    def kill_at(self, limit: "_StopLimit") -> None:
+        """Kill the process without waiting, unless the claim has ended or a later stop replaced the limit."""
         with self._lock:
-            if self.lease == lease:
+            if limit.active and self.lease == limit.lease:
                 self.kill_async()
 
     def release(self) -> None:
@@ -197,14 +200,14 @@ class _ReplyLimit:
 class _StopLimit:
     """The time that a claim has to stop."""
 
-    active = True
-
     def __init__(self, child: ChildProcess, lease: bytes) -> None:
-        self._child, self._lease = child, lease
+        self._child, self.lease = child, lease
+        #: No later stop replaced it.
+        self.active = True
 
     def expire(self) -> None:
         """Kill the child, unless the claim has ended."""
-        self._child.kill_if_running(self._lease)
+        self._child.kill_at(self)
 
 
 def _main(pipe: Connection, parent: Connection) -> None:

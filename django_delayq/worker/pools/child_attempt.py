@@ -1,4 +1,4 @@
-"""Child attempt: what the code of a task in a child process and its worker say to each other."""
+"""Child attempt: what the code of a task in a child process and its worker exchange."""
 
 import os
 import threading

@@ -14,8 +14,9 @@ from typing import Protocol
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.job.progress import Progress
-from django_delayq.logs import logger
-from django_delayq.worker.execution import failed, timed
+from django_delayq.logs import job_fields, logger
+from django_delayq.worker.execution import timed
+from django_delayq.worker.outcomes import failed
 
 
 class PoolClient(Protocol):
@@ -188,5 +189,7 @@ class ClaimQueue:
             entry.owner.finished(entry.claim, outcome)
         except Exception:
             # The owner buffers the outcome before anything that can raise; its next step hands it in.
-            logger.exception("Job %s: its worker could not be woken", entry.claim.id)
+            claim = entry.claim
+            fields = job_fields(claim.id, claim.job, claim.attempt)
+            logger.exception("Job %s: its worker could not be woken", claim.id, extra=fields)
         entry.reported = True

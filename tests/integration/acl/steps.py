@@ -349,12 +349,12 @@ OWN = {
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "claim_one holder requeue read_served_queues",
-    "dispatcher": "claim_one enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
+    "producer": "holder requeue read_served_queues",
+    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
     "read_served_queues",
     "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
-    "action": "claim_one enqueue ended read_served_queues check_shards check_server",
+    "action": "enqueue ended read_served_queues check_shards check_server",
     "check": "find ended holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

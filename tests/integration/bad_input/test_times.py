@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from redis import Redis
 
 from django_delayq import execute_later, get_store
@@ -139,4 +140,16 @@ def test_an_operation_that_comes_too_late_changes_nothing(client: Redis) -> None
     assert operations.cancel(raw) is False
     assert operations.requeue(raw, died_us=1) is None
     assert operations.discard(raw, died_us=1) is False and operations.move(raw, "other") is False
+    client.flushall()
+
+
+@pytest.mark.parametrize("grace", [86_400.1, timedelta(days=2), 1e15, 1e300, 10**400, math.nan, math.inf, -1, "5"])
+def test_a_grace_out_of_range_is_refused_and_the_job_stays(grace: Any, client: Redis) -> None:
+    job = noop.after(hours=1).enqueue()
+    with pytest.raises(InvalidDelay, match="grace must"):
+        job.stop(grace=grace)
+    with pytest.raises(InvalidDelay, match="grace must"):
+        async_to_sync(job.astop)(grace=grace)
+    assert job.refresh().state == "scheduled"
+    assert job.stop(grace=timedelta(days=1))
     client.flushall()

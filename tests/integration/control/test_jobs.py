@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
+from redis import Redis
 
-from django_delayq import RetryPolicy, delayed_task, enqueue_many, get_store, jobs
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, delayed_task, enqueue_many, get_store, jobs
 from django_delayq.exceptions import DelayValueError, InvalidMoment, StoreUnavailable, UnknownQueue
 from django_delayq.store.operations import Operations
+from django_delayq.store.queries.lookup import Lookup
 from django_delayq.testing import DelayQ
 from tests.sample_app import tasks
 
@@ -123,7 +125,7 @@ def test_discard_drops_failed_jobs(mixed: None) -> None:
 def test_more_than_one_batch_is_changed_and_progress_is_told(delayq: DelayQ) -> None:
     enqueue_many([tasks.noop.after(hours=1).job(number) for number in range(600)])
     told: list[tuple[int, int]] = []
-    assert jobs().cancel(progress=lambda changed, seen: told.append((changed, seen))) == 600
+    assert jobs().cancel(on_progress=lambda changed, seen: told.append((changed, seen))) == 600
     assert told == [(250, 250), (500, 500), (600, 600)]
 
 
@@ -188,7 +190,7 @@ def test_a_filter_that_makes_no_sense_is_refused(
     ("change", "error", "text"),
     [
         (lambda: jobs(state="failed").cancel(), ValueError, r"cancel\(\) is for jobs that wait; discard"),
-        (lambda: jobs(state="running").move("bulk"), ValueError, r"move\(\) is for jobs that wait; got state=claimed"),
+        (lambda: jobs(state="running").move("bulk"), ValueError, r"move\(\) is for jobs that wait; got state=running"),
         (lambda: jobs(state="ready").requeue(), ValueError, r"requeue\(\) is for failed jobs; reschedule"),
         (lambda: jobs(state="ready").discard(), ValueError, r"discard\(\) is for failed jobs; cancel"),
         (lambda: jobs().reschedule(), TypeError, r"needs delay= .* or at="),
@@ -224,8 +226,78 @@ def test_spreads_of_two_filters_are_apart(mixed: None, delayq: DelayQ, bounds: C
         raise SystemExit
 
     with pytest.raises(SystemExit):
-        jobs(state="failed", queue="mail").requeue(spread=600, progress=end)
+        jobs(state="failed", queue="mail").requeue(spread=600, on_progress=end)
     assert jobs(state="failed", queue="default").requeue(spread=600) == 1
     [other] = jobs(queue="default")
     assert other.due is not None
     assert abs(other.due - delayq.now - timedelta(minutes=5)) < timedelta(seconds=5)
+
+
+class Outer:
+    class Nested(Exception):
+        """Its class path has several parts."""
+
+
+class Later(RetryLater):
+    """A subclass of the package's own."""
+
+
+RAISED = {
+    "nested": Outer.Nested("x"),
+    "group": ExceptionGroup("several", [ValueError("x"), KeyError("y")]),
+    "dead": DeadLetterNow("now"),
+    "later": Later(60),
+    "empty": ValueError(),
+    "lines": ValueError("first\nKeyError: second"),
+}
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=1), name="control.test_jobs.raise_one")
+def raise_one(name: str) -> None:
+    """Raise one of them."""
+    raise RAISED[name]
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (Outer.Nested, ["nested"]),
+        ("Nested", ["nested"]),
+        ("Outer.Nested", ["nested"]),
+        (ExceptionGroup, ["group"]),
+        ("ExceptionGroup", ["group"]),
+        (DeadLetterNow, ["dead"]),
+        (Later, ["later"]),
+        (RetryLater, []),
+        (ValueError, ["empty", "lines"]),
+        (KeyError, []),
+        (Exception, []),
+    ],
+)
+def test_the_class_of_any_exception_is_found(delayq: DelayQ, error: Any, found: list[str]) -> None:
+    for name in RAISED:
+        raise_one.enqueue(name)
+    delayq.run_due(errors="retry")
+    assert sorted(args(error=error)) == found
+
+
+def test_an_error_names_the_state_as_the_user_wrote_it() -> None:
+    with pytest.raises(ValueError, match="got state=running and failed$"):
+        jobs(state=["running", "failed"]).cancel()
+    with pytest.raises(ValueError, match="state must be one of scheduled, ready, running, failed, got 'dead'"):
+        jobs(state="dead")
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_ids_are_read_in_batches(mixed: None, flushed: bool, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never one by one; also if the server has lost its scripts."""
+    gone = tasks.noop.enqueue("gone")
+    gone.cancel()
+    found = {row.id: (row.state, row.task, row.queue, row.due_us) for row in jobs().rows()}
+    if flushed:
+        with Redis.from_url(redis_url) as client:
+            client.script_flush()
+    monkeypatch.delattr(Lookup, "find")
+    named = jobs(ids=[*found, gone.id])
+    assert {row.id: (row.state, row.task, row.queue, row.due_us) for row in named.rows()} == found
+    assert named.count() == len(found) == 7

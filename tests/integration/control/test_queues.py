@@ -9,6 +9,7 @@ from django_delayq import jobs, queue, queues
 from django_delayq.clock import moment
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment, UnknownQueue
 from django_delayq.store.claims import Claims
+from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.store import get_store
 from django_delayq.testing import DelayQ
 from tests.sample_app import tasks
@@ -101,3 +102,25 @@ def test_the_jobs_of_a_queue(delayq: DelayQ) -> None:
     assert [job.job.args for job in queue("mail").jobs(state="scheduled") if job.job] == [["mail"]]
     assert queue("mail").jobs(task="noop").cancel() == 1
     assert jobs().count() == 1
+
+
+def test_the_queues_of_one_loop_share_a_read(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        tasks.noop.using(queue=name).enqueue(name)
+    read, reads = Lookup.page, []
+
+    def page(self: Lookup, *args: Any, **options: Any) -> Any:
+        reads.append(args)
+        return read(self, *args, **options)
+
+    monkeypatch.setattr(Lookup, "page", page)
+    found = {each.name: each for each in queues()}
+    assert all(found[name].counts()["ready"] == 1 for name in ("a", "b", "c"))
+    once = len(reads)
+    assert once == 2, "running and failed jobs"
+    delayq.drain()
+    reads.clear()
+    assert found["b"].counts()["ready"] == 0
+    assert found["c"].counts()["ready"] == 0
+    assert len(reads) == once
+    assert found["a"] == queue("a")

@@ -41,6 +41,27 @@ def kill_all(apis: ShardApis) -> None:
         worker.take(0, settle=[settlement(claim, Action.DEAD_LETTER) for claim in claims])
 
 
+def test_a_refused_job_leaves_nothing_of_a_spread(shards: list[ShardApis]) -> None:
+    """A damaged job keeps its place free; a later call with the same filter is not for its place."""
+    for apis in shards:
+        died = min(apis.client.zrange(apis.keys("dead_letters"), 0, 0))
+        stored = apis.client.hget(apis.keys("dead_bodies"), died)
+        apis.client.hset(apis.keys("dead_bodies"), died, stored[:30])
+    assert jobs(state="failed").requeue(spread=SPREAD) == LETTERS - len(shards)
+    assert not any(apis.client.exists(apis.keys("spreads")) for apis in shards)
+
+
+def test_ids_are_spread_over_the_whole_time(shards: list[ShardApis]) -> None:
+    """Ids of jobs that have not failed get no places."""
+    for number in range(20):
+        shards[0].add(number)
+    waiting = [job.id for job in jobs(state="ready")]
+    failed = [job.id for job, _ in zip(jobs(state="failed"), range(20), strict=False)]
+    assert jobs(ids=[*waiting, *failed]).requeue(spread=SPREAD) == 20
+    moments = dues(shards)
+    assert moments[-1] - moments[0] == 19 * 30 * SECOND
+
+
 def dues(shards: list[ShardApis]) -> list[int]:
     """Return the due times of all scheduled jobs, in their order."""
     return sorted(due for apis in shards for due in apis.scheduled().values())

@@ -152,6 +152,21 @@ class NotUsed:
     def run(self, job: Any) -> Any: ...
 
 
+class NoNext:
+    """Has no __init__ that takes `next`."""
+
+    def run(self, job: Any) -> Any: ...
+
+
+class Failing:
+    """Cannot be built."""
+
+    def __init__(self, next: Any) -> None:
+        raise LookupError("no tenants")
+
+    def run(self, job: Any) -> Any: ...
+
+
 class Shapeless:
     """Has none of the methods."""
 

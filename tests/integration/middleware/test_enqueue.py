@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from django_delayq import enqueue_many, execute_later, get_store
-from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge
+from django_delayq.exceptions import KeyHeld, PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.middleware.chain import get_chain
 from tests.integration.middleware import classes
 from tests.sample_app import django_tasks, tasks
@@ -173,6 +174,13 @@ def test_an_exception_goes_to_the_caller_and_nothing_is_stored(middleware: Middl
     assert stored() == 0
 
 
+def again(next: Any, job: Any) -> Any:
+    handle = next.enqueue(job)
+    with suppress(TypeError):
+        next.enqueue(job)
+    return handle
+
+
 @pytest.mark.parametrize(
     ("enqueue_by", "words"),
     [
@@ -180,8 +188,9 @@ def test_an_exception_goes_to_the_caller_and_nothing_is_stored(middleware: Middl
         (lambda next, job: next.enqueue(job) and None, "returned NoneType from enqueue"),
         (lambda next, job: (next.enqueue(job), next.enqueue(job))[0], "called next.enqueue.. twice"),
         (lambda next, job: next.enqueue("job"), "passed str on"),
+        (lambda next, job: again(next, job), "called next.enqueue.. twice.*was not enqueued"),
     ],
-    ids=["no call", "no return", "twice", "another job"],
+    ids=["no call", "no return", "twice", "another job", "twice unnoticed"],
 )
 def test_a_middleware_that_breaks_the_grammar_gets_an_error(
     middleware: Middleware, enqueue_by: Any, words: str
@@ -208,6 +217,7 @@ def test_without_middlewares_there_is_no_chain(delayq_settings: Any) -> None:
     ("name", "words"),
     [
         ("Missing", "cannot be imported"),
+        ("NoNext", "does not take next; define __init__"),
         ("Shapeless", "none of the methods enqueue, run, aenqueue, arun"),
         ("Misnamed", "method run is async; rename it arun"),
         ("PlainArun", "method arun is not async"),
@@ -225,3 +235,84 @@ def test_a_wrong_class_is_an_error_of_the_checks_of_an_enqueue_and_of_a_worker(
     assert stored() == 0
     with pytest.raises(CommandError, match=words):
         call_command("run_worker", "--drain")
+
+
+def test_one_that_cannot_be_built_stops_an_enqueue_and_a_worker(middleware: Middleware) -> None:
+    middleware("Outer", "Failing")
+    words = r"names '.*Failing', whose __init__.* raised LookupError: no tenants"
+    with pytest.raises(ImproperlyConfigured, match=words):
+        tasks.noop.enqueue()
+    with pytest.raises(CommandError, match=words):
+        call_command("run_worker", "--drain")
+
+
+def test_errors_name_the_list_of_an_alias(middleware: Middleware, delayq_settings: Any) -> None:
+    middleware("Outer")
+    backend = "django_delayq.backend.DelayQBackend"
+    options = {"MIDDLEWARE": [f"{classes.__name__}.NoNext"]}
+    delayq_settings.TASKS = {"default": {"BACKEND": backend}, "second": {"BACKEND": backend, "OPTIONS": options}}
+    [problem] = [each for each in run_checks() if each.id == "delayq.E020"]
+    assert problem.msg.startswith("TASKS['second']['OPTIONS']['MIDDLEWARE'] names ")
+    with pytest.raises(ImproperlyConfigured, match=r"^TASKS\['second'\]\['OPTIONS'\]\['MIDDLEWARE'\] names "):
+        get_chain("second")
+    del delayq_settings.DELAYQ
+    delayq_settings.TASKS = {"only": {"BACKEND": backend, "OPTIONS": {"REDIS": "redis://", **options}}}
+    with pytest.raises(ImproperlyConfigured, match=r"^TASKS\['only'\]\['OPTIONS'\]\['MIDDLEWARE'\] names "):
+        get_chain()
+
+
+@pytest.mark.parametrize("listed", [["Refusing"], ["Inner", "Refusing"]], ids=["plain", "behind an async one"])
+def test_a_stop_iteration_loses_no_job_without_a_word(middleware: Middleware, listed: list[str]) -> None:
+    middleware(*listed)
+    classes.Refusing.at_enqueue = StopIteration()
+    given: list[Any] = [(1,), (2,)]
+    for act in (
+        lambda: tasks.noop.enqueue(),
+        lambda: tasks.noop.enqueue_many(given),
+        lambda: tasks.noop.enqueue_many(given, on_progress=lambda accepted: None),
+        lambda: enqueue_many(map(tasks.noop.job, [1, 2])),
+        lambda: asyncio.run(asyncio.wait_for(tasks.noop.aenqueue(), 5)),
+        lambda: asyncio.run(asyncio.wait_for(tasks.noop.aenqueue_many(given), 5)),
+        lambda: django_tasks.add.enqueue(1),
+    ):
+        with pytest.raises(
+            RuntimeError, match="of tests.sample_app.*StopIteration|StopIteration.* of tests.sample_app"
+        ):
+            act()
+    assert stored() == 0
+
+
+def test_they_wrap_the_making_of_a_job_and_not_its_sending(
+    middleware: Middleware, delayq_settings: Any, start_redis: Any
+) -> None:
+    seen: list[Any] = []
+
+    def watch(next: Any, job: Any) -> Any:
+        try:
+            handle = next.enqueue(job)
+        except Exception as error:
+            seen.append(type(error))
+            raise
+        seen.append(str(handle.state))
+        return handle
+
+    def refuse_late(next: Any, job: Any) -> Any:
+        next.enqueue(job)
+        raise PermissionError
+
+    middleware("Calling")
+    classes.Calling.enqueue_by = refuse_late
+    with pytest.raises(PermissionError):
+        tasks.noop.enqueue()
+    assert stored() == 0
+    classes.Calling.enqueue_by = watch
+    reject = tasks.noop.using(key="k", unique="reject").after(60)
+    reject.enqueue()
+    with pytest.raises(KeyHeld):
+        reject.enqueue()
+    server = start_redis()
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "REDIS": server.url}
+    server.kill()
+    with pytest.raises(StoreUnavailable):
+        tasks.noop.enqueue()
+    assert seen == ["unsent"] * 3

@@ -89,7 +89,7 @@ def test_the_request_the_enqueue_and_each_attempt_are_one_trace(
     assert [span.parent and span.parent.span_id for span in (first, second)] == [sent.context.span_id] * 2
     assert inner == [first.context.span_id, second.context.span_id]
     assert (sent.name, sent.kind, first.name, first.kind) == (
-        *("send mail", trace.SpanKind.PRODUCER),
+        *("create mail", trace.SpanKind.PRODUCER),
         *("process mail", trace.SpanKind.CONSUMER),
     )
     attributes = first.attributes or {}

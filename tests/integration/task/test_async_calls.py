@@ -16,6 +16,7 @@ from django_delayq.clock import ServerClock
 from django_delayq.exceptions import NoResult, WaitTimeout
 from django_delayq.job.outcome import Action
 from django_delayq.signals import job_enqueued
+from django_delayq.task.handle import JobHandle
 from tests.sample_app import tasks
 from tests.shard_apis import ShardApis
 from tests.subprocesses import Processes
@@ -195,3 +196,52 @@ def test_a_handle_knows_attempts_error_and_task(apis: ShardApis, own_registry: N
 def test_a_task_with_the_handle_of_its_job(own_registry: None) -> None:
     made = delayed_task(tasks.noop.func, name="tests.named")
     assert made.after(60).enqueue().task == "tests.named"
+
+
+def test_a_dict_has_keyword_arguments_in_async_code_too() -> None:
+    given: list[Any] = [(1,), {"value": 2}]
+    jobs = run(tasks.echo.after(60).aenqueue_many(given))
+    assert [(job.job.args, job.job.kwargs) for job in jobs] == [([1], {}), ([], {"value": 2})]
+    with pytest.raises(TypeError, match="write .value,. for a single argument"):
+        run(tasks.echo.aenqueue_many(["text"]))
+
+
+def test_the_last_look_is_not_in_the_loop(apis: ShardApis) -> None:
+    """Another call may change the handle meanwhile; a property would then ask Redis in the loop."""
+    looked: list[int] = []
+
+    class Watched(JobHandle):
+        @property
+        def result(self) -> Any:
+            looked.append(threading.get_ident())
+            return super().result
+
+    tasks.echo.using(store_result=True).enqueue(7)
+    worker = apis.worker()
+    [claim] = worker.take().claims
+    worker.settle(claim, Action.ACKNOWLEDGE, value="7")
+    assert run(Watched(raw_id=claim.raw_id, shard=0).aresult(timeout=5)) == 7
+    assert looked and threading.get_ident() not in looked
+
+
+def test_handles_of_one_store_are_equal_under_each_of_its_aliases(delayq_settings: Any) -> None:
+    backend = "django_delayq.backend.DelayQBackend"
+    delayq_settings.TASKS = {alias: {"BACKEND": backend} for alias in ("default", "second")}
+    job = tasks.noop.after(60).enqueue()
+    again = get_job(job.id, backend="default")
+    assert again == job and {job: 1}[again] == 1
+    assert JobHandle(raw_id=job._raw_id, shard=0, backend="second") != job
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_handle_whose_id_may_change_has_no_hash() -> None:
+    holder = tasks.noop.using(key="k").after(60).enqueue()
+    with transaction.atomic():
+        plain = tasks.noop.after(60).enqueue()
+        job = tasks.noop.using(key="k").after(60).enqueue()
+        reject = tasks.noop.using(key="other", unique="reject").after(60).enqueue()
+        kept = {plain, reject}
+        with pytest.raises(TypeError, match="after the commit, or keep it in a list"):
+            hash(job)
+    assert plain in kept and reject in kept
+    assert job == holder and job.id == holder.id and {job} == {holder}

@@ -1,12 +1,13 @@
 """Keys on the task: a function of the arguments computes them, checked when the task is declared."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from django_delayq import delayed_task
+from django_delayq import delayed_task, enqueue_many
 from django_delayq.exceptions import KeyHeld
 from django_delayq.task import registry
 from django_delayq.testing import DelayQ
@@ -156,3 +157,18 @@ def test_wrong_arguments_are_named_before_the_key_is_computed(delayq: DelayQ) ->
     with pytest.raises(TypeError, match="missing a required argument: 'order_id'"):
         task.enqueue()  # type: ignore[call-arg]
     assert delayq.enqueued == []
+
+
+def test_a_key_function_that_finds_nothing_loses_no_job_without_a_word(delayq: DelayQ) -> None:
+    task = delayed_task(key=lambda order_id: str(next(each for each in (1, 3) if each == order_id)))(ship)
+    numbers = [(1,), (2,), (3,)]
+    for act in (
+        lambda: task.enqueue(2),
+        lambda: task.enqueue_many(numbers),
+        lambda: task.enqueue_many(iter(numbers), on_progress=lambda accepted: None),
+        lambda: enqueue_many(map(task.job, (1, 2, 3))),
+        lambda: asyncio.run(task.aenqueue(2)),
+        lambda: asyncio.run(task.aenqueue_many(numbers)),
+    ):
+        with pytest.raises(RuntimeError, match=f"key= function of {task.name}.*StopIteration"):
+            act()

@@ -71,6 +71,30 @@ def test_a_later_stop_may_shorten_the_grace(processes: Processes, start: Callabl
     processes.until_state(job, "cancelled")
 
 
+def test_a_later_stop_may_lengthen_the_grace(processes: Processes, start: Callable[..., Any], gate: Path) -> None:
+    start("processes", "--concurrency=2")
+    patient, other = (running(processes, stoppable_tasks.deaf, str(gate)) for _ in range(2))
+    assert patient.stop(grace=2)
+    assert patient.stop(grace=3_600)
+    # The watching thread ends them in the order of their limits.
+    assert other.stop(grace=2)
+    processes.until_state(other, "cancelled")
+    assert patient.refresh().state == "claimed"
+    gate.touch()
+    processes.until_state(patient, "cancelled")
+    assert processes.events("end")
+
+
+def test_a_coroutine_that_refuses_to_end_gets_the_longer_grace(processes: Processes, start: Callable[..., Any]) -> None:
+    start("asyncio", "--concurrency=2")
+    patient, other = (running(processes, stoppable_tasks.wait_forever, False) for _ in range(2))
+    assert patient.stop(grace=2)
+    assert patient.stop(grace=3_600)
+    assert other.stop(grace=2)
+    processes.until_state(other, "cancelled")
+    assert patient.refresh().state == "claimed"
+
+
 @pytest.mark.parametrize("cleans_up", [True, False])
 def test_a_coroutine_is_cancelled_and_may_clean_up(
     processes: Processes, start: Callable[..., Any], cleans_up: bool

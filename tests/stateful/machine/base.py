@@ -12,6 +12,7 @@ from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.factories import unsent
 from tests.stateful import invariants, redis_state
@@ -19,6 +20,9 @@ from tests.stateful.decrypted_state import decrypted
 from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.stateful.machine.strategies import Request
 from tests.stateful.values import KeyTaken, ModelJob, Place
+
+#: Length of each spread.
+SPREAD_US = 60_000_000
 
 
 class Base(RuleBasedStateMachine):
@@ -123,6 +127,13 @@ class Base(RuleBasedStateMachine):
         except KeyHeld:
             found = "held"
         assert found == expected
+
+    def requeue_batch(self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int) -> None:
+        spread = Spread(name=name, length_us=SPREAD_US, left=left)
+        batch = [BatchJob(raw_id=raw_id, died_us=died_us) for raw_id, died_us in letters]
+        effects = self.world.operations.requeue_many(batch, spread=spread)
+        expected = self.world.model.requeue_evenly(letters, name, SPREAD_US, left)
+        assert [effect.due_us or 0 for effect in effects] == expected
 
     def discard_one(self, raw_id: bytes, died_us: int) -> None:
         found = self.world.operations.discard(raw_id, died_us=died_us)

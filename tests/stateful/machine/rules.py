@@ -55,6 +55,18 @@ class Rules(Base):
         self.requeue_one(job.raw_id, job.score - late, delay_us)
 
     @precondition(lambda self: self.world.model.at(Place.DEAD))
+    @rule(most=st.integers(1, 3), others=st.sampled_from([0, 0, 1, 3]), name=st.sampled_from([b"a", b"b"]))
+    def requeue_evenly(self, most: int, others: int, name: bytes) -> None:
+        """Some of the dead letters, with others that are left for a later call."""
+        letters = [(job.raw_id, job.score) for job in self.world.model.at(Place.DEAD)[:most]]
+        self.requeue_batch(letters, name=name, left=len(letters) + others)
+
+    @rule(name=st.sampled_from([b"a", b"b"]))
+    def end_spread(self, name: bytes) -> None:
+        self.world.operations.end_spread(name)
+        self.world.model.spreads.pop(name, None)
+
+    @precondition(lambda self: self.world.model.at(Place.DEAD))
     @rule(pick=picks, late=st.sampled_from([0, 0, 0, 1]))
     def discard(self, pick: int, late: int) -> None:
         job = self.pick_at(Place.DEAD, pick)

@@ -8,7 +8,7 @@ from hypothesis.stateful import rule
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.machine.actors import QUEUES, DrivenWorker
 from tests.stateful.machine.rules import Rules
-from tests.stateful.machine.strategies import ENDINGS, Request, endings, limits, requests
+from tests.stateful.machine.strategies import ENDINGS, SECOND, Request, endings, limits, requests
 from tests.stateful.values import Place
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
@@ -130,6 +130,22 @@ class Scenarios(Rules):
             worker.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
         self.check()
         self.requeue_one(dead, letter.score, delay_us)
+
+    @rule(
+        first=st.integers(1, 3), others=st.integers(0, 3), left=st.integers(0, 6), later=st.sampled_from([0, 1, SECOND])
+    )
+    def spread_is_continued(self, first: int, others: int, left: int, later: int) -> None:
+        """A call ends after its first batch; the next one has other numbers of jobs."""
+        worker = self.fresh_worker()
+        dead = self.enqueue([Request(priority=100) for _ in range(5)])
+        worker.exchange(9)
+        worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
+        found = (self.world.model.jobs.get(raw_id) for raw_id in dead)
+        letters = [(job.raw_id, job.score) for job in found if job and job.place is Place.DEAD]
+        self.requeue_batch(letters[:first], name=b"c", left=first + others)
+        self.check()
+        self.world.advance_to(self.world.model.now + later)
+        self.requeue_batch(letters[first:], name=b"c", left=left)
 
     @rule(what=st.sampled_from(["requeue", "discard"]))
     def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:

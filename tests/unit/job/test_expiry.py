@@ -92,6 +92,15 @@ def test_a_damaged_expiry_is_a_damaged_body(option: Any) -> None:
     head = decode_head(body).size
     with pytest.raises(BadBody):
         read(body[:head] + json.dumps([[], {}, {"e": option}]).encode())
+    with pytest.raises(BadBody):
+        with_due(body[:head] + json.dumps([[], {}, {"e": option}]).encode(), DUE)
+
+
+@pytest.mark.parametrize("payload", [b"[[], {}, {", b"5", b'{"a": 1, "b": 2, "c": 3}', b"[[], {}, 5]", b"\xff"])
+def test_a_due_time_for_a_damaged_body_is_refused(payload: bytes) -> None:
+    body = body_of(AFTER_DUE)
+    with pytest.raises(BadBody):
+        with_due(body[: decode_head(body).size] + payload, DUE)
 
 
 @pytest.mark.parametrize(("late_us", "expired"), [(0, False), (SPAN, False), (SPAN + 1, True)])

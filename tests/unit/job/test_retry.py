@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError
-from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy, class_path
+from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy, class_path, lineage_of
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -128,8 +128,25 @@ class Stolen(Declined, KeyError):
     """A more specific one, with two bases."""
 
 
-def lineage(kind: type[BaseException]) -> list[str]:
-    return [class_path(each) for each in kind.__mro__]
+class Both(LookupError, ValueError):
+    """Its bases are equally specific."""
+
+
+class Late(Both, OSError):
+    """Its base OSError is nearer than LookupError, and as near as Both."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        (object, [[object]]),
+        (Declined, [[Declined], [ValueError], [Exception], [BaseException], [object]]),
+        (Stolen, [[Stolen], [Declined, KeyError], [ValueError, LookupError], [Exception], [BaseException], [object]]),
+        (Late, [[Late], [Both, OSError], [LookupError, ValueError], [Exception], [BaseException], [object]]),
+    ],
+)
+def test_a_class_is_more_specific_than_its_bases(kind: type, levels: list[list[type]]) -> None:
+    assert lineage_of(kind) == tuple(tuple(map(class_path, level)) for level in levels)
 
 
 @pytest.mark.parametrize(
@@ -155,11 +172,15 @@ def lineage(kind: type[BaseException]) -> list[str]:
         ({"retry_on": LookupError, "dead_on": Declined}, Stolen, False),
         # At equal depth dead_on does.
         ({"retry_on": ValueError, "dead_on": ValueError}, Declined, False),
+        ({"retry_on": LookupError, "dead_on": ValueError}, Both, False),
+        ({"retry_on": ValueError, "dead_on": LookupError}, Both, False),
+        ({"retry_on": Declined, "dead_on": KeyError}, Stolen, False),
+        ({"retry_on": OSError, "dead_on": ValueError}, Late, True),
         ({"retry_on": BaseException}, SystemExit, True),
     ],
 )
 def test_the_class_of_an_exception_decides(rules: Any, kind: type[BaseException], retried: bool) -> None:
-    assert RetryPolicy(**rules).retries(lineage(kind)) is retried
+    assert RetryPolicy(**rules).retries(lineage_of(kind)) is retried
 
 
 @pytest.mark.parametrize("rules", [{"retry_on": OSError}, {"dead_on": OSError}, {}])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_delayq.processes.service import Runnable, Service
-from django_delayq.worker.execution import failed
+from django_delayq.worker.outcomes import failed
 
 FILES = resource.RLIMIT_NOFILE
 

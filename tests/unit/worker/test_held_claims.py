@@ -155,13 +155,13 @@ def test_progress_survives_an_outage_and_not_the_end_of_its_claim(redis: Redis, 
     assert len(redis.sent) == 1
 
 
-def test_a_claim_is_stopped_once_unless_it_must_end_sooner(
+def test_a_claim_is_stopped_once_unless_its_end_changes(
     redis: Redis, held: HeldClaims, stops: list[tuple[bytes, float]]
 ) -> None:
-    for left_us in (10_000_000, 10_000_000, 2_000_000, 5_000_000):
+    for left_us in (10_000_000, 9_800_000, 2_000_000, 600_000_000, 0, 0):
         redis.reply = HeartbeatReply(stops={ONE.lease: left_us})
         held.beat()
-    assert stops == [(ONE.lease, 10.0), (ONE.lease, 2.0)]
+    assert stops == [(ONE.lease, 10.0), (ONE.lease, 2.0), (ONE.lease, 600.0), (ONE.lease, 0.0)]
     assert held.is_stopping(ONE.lease) and not held.is_stopping(TWO.lease)
 
 
@@ -205,3 +205,38 @@ def test_after_a_lost_connection_a_heartbeat_shows_that_redis_works_again(redis:
     held.on_wakeup()
     held.step()
     assert redis.sent == [([], {})]
+
+
+def test_an_end_that_is_over_is_not_passed_on_again(
+    redis: Redis, held: HeldClaims, stops: list[tuple[bytes, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis.reply = HeartbeatReply(stops={ONE.lease: 0})
+    held.beat()
+    later = monotonic() + 60
+    monkeypatch.setattr("django_delayq.worker.claiming.leases.monotonic", lambda: later)
+    held.beat()
+    assert len(stops) == 1
+
+
+def test_a_report_that_arrives_before_the_heartbeat_begins_goes_with_it(redis: Redis, held: HeldClaims) -> None:
+    """Every report is either sent or kept, whatever thread it comes from."""
+    redis.now += 1
+    held.report_progress(ONE.lease, Progress(0.25))
+    beat = held.beat
+
+    def after_another_report(**options: Any) -> frozenset[bytes]:
+        held.report_progress(TWO.lease, Progress(0.5))
+        return beat(**options)
+
+    held.beat = after_another_report  # type: ignore[method-assign]
+    held.step()
+    assert redis.sent == [([ONE.lease, TWO.lease], {ONE.lease: Progress(0.25), TWO.lease: Progress(0.5)})]
+
+
+def test_a_record_of_a_stop_or_of_a_lost_lease_names_its_job(
+    redis: Redis, held: HeldClaims, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="django_delayq")
+    redis.reply = HeartbeatReply(stops={ONE.lease: 0}, lost=frozenset([TWO.lease]))
+    held.beat()
+    assert {record.job_id for record in caplog.records} == {ONE.id, TWO.id}  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_delayq import RetryPolicy, delayed_task, get_job, jobs, queue
+from django_delayq.control.jobs import Jobs
 from django_delayq.management.operating import NOT_CONFIRMED, NOT_FOUND, span, time_or_span
 from django_delayq.testing import DelayQ
 from tests.sample_app import tasks
@@ -188,3 +189,42 @@ def test_a_moment_without_a_zone_is_in_the_zone_of_the_project(settings: Any) ->
     found = time_or_span("2027-01-31T08:00")
     assert str(found) == "2027-01-31 08:00:00+01:00"
     assert str(time_or_span("2027-01-31T08:00Z")) == "2027-01-31 08:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("delayq_jobs", "nonsense"), NOT_FOUND),
+        (("delayq_cancel", "nonsense", "--yes"), NOT_FOUND),
+        (("delayq_inspect", "nonsense"), NOT_FOUND),
+        (("delayq_run", "nonsense", "--yes"), NOT_FOUND),
+        (("delayq_pause", "nowhere", "--yes"), NOT_FOUND),
+        (("delayq_resume", "nowhere", "--yes"), NOT_FOUND),
+        (("delayq_jobs", "--limit", "-1"), 2),
+        (("delayq_jobs", "--queue", ""), 2),
+        (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), 2),
+    ],
+)
+def test_each_error_has_its_exit_code(
+    mixed: list[str], delayq_settings: Any, command: tuple[str, ...], code: int
+) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"default": {}, "mail": {}, "other": {}}}
+    with pytest.raises(CommandError) as raised:
+        run(*command)
+    assert raised.value.returncode == code
+
+
+def test_a_bug_is_a_traceback(mixed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Jobs) -> int:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(Jobs, "count", broken)
+    with pytest.raises(TypeError, match="a bug"):
+        run("delayq_cancel", "--all", "--yes")
+
+
+def test_a_list_says_that_it_was_cut_only_if_it_was(mixed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("delayq_jobs", limit=6)
+    assert "--limit 0 lists all" not in capsys.readouterr().err
+    call_command("delayq_jobs", limit=5)
+    assert "The first 5; --limit 0 lists all" in capsys.readouterr().err

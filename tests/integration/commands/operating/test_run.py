@@ -11,10 +11,12 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_delayq import RetryPolicy, current_job, delayed_task, get_job, get_store, queue
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.management.operating import JOB_FAILED, NOT_CONFIRMED, NOT_FOUND, RUNS_ELSEWHERE
 from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.claims import Claims
 from django_delayq.task import registry
+from django_delayq.worker.claiming.leases import HeldClaims
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -150,6 +152,49 @@ def test_a_job_that_is_asked_to_stop_sees_it() -> None:
     handle = runs.enqueue()
     code, text, _ = run(handle.id, "--yes")
     assert (code, "stopped" in text, "cancelled" in text) == (0, True, True)
+
+
+def test_code_that_was_asked_to_stop_before_it_began_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[None] = []
+    body.append(lambda: ran.append(None))
+    handle = runs.enqueue()
+    after_claim(monkeypatch, lambda: handle.stop(grace=60))
+    code, text, _ = run(handle.id, "--yes")
+    assert (code, "cancelled" in text, ran) == (0, True, [])
+    assert handle.refresh().state == "cancelled"
+
+
+def test_code_whose_lease_was_lost_before_it_began_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[None] = []
+    body.append(lambda: ran.append(None))
+    handle, shard = runs.enqueue(), get_store().shards[0]
+    after_claim(monkeypatch, lambda: shard.client.delete(shard.keys("leases")))
+    code, text, _ = run(handle.id, "--yes")
+    assert (code, "its lease was lost" in text, ran) == (JOB_FAILED, True, [])
+
+
+def test_a_scheduled_job_that_could_not_begin_waits_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker cannot trust the lease any more, but nobody has taken it."""
+    ran: list[None] = []
+    body.append(lambda: ran.append(None))
+    handle = runs.after(3_600).enqueue()
+    monkeypatch.setattr(HeldClaims, "trusts", lambda *_: False)
+    code, text, _ = run(handle.id, "--yes")
+    assert (code, "unstarted" in text, ran) == (JOB_FAILED, True, [])
+    assert handle.refresh().state == "scheduled"
+    assert get_store().lookup(0).find(handle._raw_id).attempts == AttemptHistory()
+
+
+def after_claim(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Let something happen between the claim of a job and its first heartbeat."""
+    claim_one = Claims.claim_one
+
+    def claimed(*args: Any, **options: Any) -> Any:
+        claim = claim_one(*args, **options)
+        happens()
+        return claim
+
+    monkeypatch.setattr(Claims, "claim_one", claimed)
 
 
 def test_a_paused_queue_does_not_hinder_it() -> None:

@@ -80,3 +80,21 @@ def test_a_full_memory_does_not_hinder_it(own_apis: ShardApis) -> None:
     raw_id = own_apis.add(delay=HOUR)
     own_apis.fill_memory()
     assert own_apis.worker().api.claim_one(raw_id, worker_name="shell/1")
+
+
+def test_a_claim_without_a_heartbeat_counts_no_attempt(apis: ShardApis) -> None:
+    """Its reply was lost, or its process ended before the code began."""
+    raw_id, worker = apis.add(), apis.worker()
+    claim = worker.api.claim_one(raw_id, worker_name="shell/1")
+    assert claim is not None
+    [item] = apis.promotion.read_expired_leases(apis.expired_leases())
+    assert item.unconfirmed
+
+
+def test_a_heartbeat_confirms_the_claim(apis: ShardApis) -> None:
+    raw_id, worker = apis.add(), apis.worker()
+    claim = worker.api.claim_one(raw_id, worker_name="shell/1")
+    assert claim is not None
+    assert not worker.api.heartbeat([claim.lease]).lost
+    [item] = apis.promotion.read_expired_leases(apis.expired_leases())
+    assert not item.unconfirmed

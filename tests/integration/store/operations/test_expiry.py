@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from django_delayq.exceptions import BadBody
 from django_delayq.job.codec import decode
 from django_delayq.job.job import Expiry, Job
 from django_delayq.job.outcome import Action
@@ -98,7 +99,7 @@ def test_a_span_counts_from_the_end_of_a_spread(shard: ShardApis) -> None:
         shard.kill(raw_id)
     jobs = [BatchJob(raw_id=raw_id, died_us=START) for raw_id in dead]
     shard.clock.advance(2 * HOUR)
-    effects = shard.operations.requeue_many(jobs, spread=Spread(name=b"s", length_us=HOUR, count=4))
+    effects = shard.operations.requeue_many(jobs, spread=Spread(name=b"s", length_us=HOUR, left=4))
     last_us = shard.clock.now_us + HOUR
     assert all(effect.due_us is not None and effect.due_us < last_us for effect in effects)
     assert [expires(shard, raw_id) for raw_id in dead] == [last_us + MINUTE] * 4
@@ -114,3 +115,22 @@ def test_a_forged_body_is_rescheduled_and_retried_as_it_is(make_apis: Callable[.
     assert apis.operations.reschedule(waits, delay_us=SECOND) == START + SECOND
     assert apis.operations.requeue(dies, died_us=START) == START
     assert [claim.fault is not None for claim in apis.worker().take(2).claims] == [True]
+
+
+def test_one_damaged_expiry_stops_no_other_job(apis: ShardApis) -> None:
+    waiting = [add(apis, SPAN, delay=HOUR) for _ in range(3)]
+    dead = [add(apis, SPAN) for _ in range(3)]
+    for raw_id in dead:
+        apis.kill(raw_id)
+    for noun, damaged in (("jobs", waiting[1]), ("dead_bodies", dead[1])):
+        stored = apis.client.hget(apis.keys(noun), damaged)
+        apis.client.hset(apis.keys(noun), damaged, stored[:-3])
+    moved = apis.operations.reschedule_many([BatchJob(raw_id=raw_id, delay_us=2 * HOUR) for raw_id in waiting])
+    died = [apis.inspection.dead_letter(raw_id) for raw_id in dead]
+    letters = [BatchJob(raw_id=each.raw_id, died_us=each.moment_us) for each in died if each]
+    for effects in (moved, apis.operations.requeue_many(letters)):
+        assert [effect.done for effect in effects] == [True, False, True]
+        assert isinstance(effects[1].error, BadBody)
+    assert list(apis.scheduled().values()) == [START + HOUR, START + 2 * HOUR, START + 2 * HOUR]
+    with pytest.raises(BadBody):
+        apis.operations.reschedule(waiting[1], delay_us=HOUR)

@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from django_delayq.store.batch import BatchJob, Spread
 from tests.shard_apis import HOUR, MS, SECOND, START, ShardApis
 
@@ -14,9 +16,9 @@ def letters(apis: ShardApis, count: int) -> list[BatchJob]:
     return [BatchJob(raw_id=each.raw_id, died_us=each.moment_us) for each in died if each]
 
 
-def requeue(apis: ShardApis, jobs: list[BatchJob], *, name: bytes = b"name", count: int = 60) -> list[int]:
+def requeue(apis: ShardApis, jobs: list[BatchJob], *, name: bytes = b"name", left: int = 60) -> list[int]:
     """Requeue over a minute and return the due times."""
-    spread = Spread(name=name, length_us=MINUTE, count=count)
+    spread = Spread(name=name, length_us=MINUTE, left=left)
     return [effect.due_us or 0 for effect in apis.operations.requeue_many(jobs, spread=spread)]
 
 
@@ -36,8 +38,7 @@ def test_a_spread_is_continued_by_its_name(apis: ShardApis) -> None:
     jobs = letters(apis, 60)
     dues = requeue(apis, jobs[:20])
     apis.clock.advance(5 * SECOND)
-    # A count that was taken later is smaller; the first one holds.
-    dues += requeue(apis, jobs[20:], count=40)
+    dues += requeue(apis, jobs[20:], left=40)
     assert dues == [START + n * SECOND + SECOND // 2 for n in range(60)]
 
 
@@ -45,31 +46,64 @@ def test_a_repeated_call_takes_no_places(apis: ShardApis) -> None:
     jobs = letters(apis, 60)
     requeue(apis, jobs[:20])
     assert requeue(apis, jobs[:20]) == [0] * 20
-    assert requeue(apis, jobs[20:21]) == [START + 20 * SECOND + SECOND // 2]
+    assert requeue(apis, jobs[20:21], left=40) == [START + 20 * SECOND + SECOND // 2]
 
 
 def test_places_that_passed_are_not_made_up_for(apis: ShardApis) -> None:
     jobs = letters(apis, 60)
     dues = requeue(apis, jobs[:10])
     apis.clock.advance(30 * SECOND)
-    dues += requeue(apis, jobs[10:])
+    dues += requeue(apis, jobs[10:], left=50)
     assert dues[10] == START + 30 * SECOND + SECOND // 2
     assert min(later - earlier for earlier, later in pairwise(dues)) == SECOND
 
 
 def test_a_spread_whose_time_is_over_begins_again(apis: ShardApis) -> None:
     jobs = letters(apis, 20)
-    requeue(apis, jobs[:10], count=20)
+    requeue(apis, jobs[:10], left=20)
     apis.clock.advance(MINUTE)
-    dues = requeue(apis, jobs[10:], count=10)
+    dues = requeue(apis, jobs[10:], left=10)
     assert dues == [START + MINUTE + n * 6 * SECOND + 3 * SECOND for n in range(10)]
+
+
+def test_a_smaller_spread_that_was_left_does_not_slow_a_later_one(apis: ShardApis) -> None:
+    """One of two jobs was refused, so half of the places are free."""
+    jobs = letters(apis, 61)
+    assert requeue(apis, jobs[:1], left=2) == [START + 15 * SECOND]
+    dues = requeue(apis, jobs[1:])
+    assert dues == [START + 30 * SECOND + n * SECOND + SECOND // 2 for n in range(60)]
+    assert spreads(apis) == 0
+
+
+def test_a_call_for_more_jobs_than_are_left_begins_after_the_last_place(apis: ShardApis) -> None:
+    jobs = letters(apis, 90)
+    dues = requeue(apis, jobs[:20])
+    # Meanwhile 20 jobs more have failed.
+    dues += requeue(apis, jobs[20:50], left=60)
+    dues += requeue(apis, jobs[50:80], left=30)
+    assert dues == [START + n * SECOND + SECOND // 2 for n in range(80)]
+    assert spreads(apis) == 0
+
+
+def test_a_batch_of_several_calls_counts_what_each_has_sent(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_delayq.store.batch._MAX_BYTES", 1)
+    assert requeue(apis, letters(apis, 3), left=3) == [START + 10 * SECOND, START + 30 * SECOND, START + 50 * SECOND]
+    assert spreads(apis) == 0
+
+
+def test_a_spread_that_has_ended_is_forgotten(apis: ShardApis) -> None:
+    jobs = letters(apis, 3)
+    requeue(apis, jobs[:1])
+    apis.operations.end_spread(b"name")
+    assert spreads(apis) == 0
+    assert requeue(apis, jobs[1:], left=2) == [START + 15 * SECOND, START + 45 * SECOND]
 
 
 def test_spreads_of_other_names_and_lengths_are_others(apis: ShardApis) -> None:
     jobs = letters(apis, 3)
     first = requeue(apis, jobs[:1])
     assert requeue(apis, jobs[1:2], name=b"other") == first
-    spread = Spread(name=b"name", length_us=HOUR, count=60)
+    spread = Spread(name=b"name", length_us=HOUR, left=60)
     assert apis.operations.requeue_many(jobs[2:], spread=spread)[0].due_us == START + MINUTE // 2
 
 

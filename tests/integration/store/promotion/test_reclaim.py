@@ -290,12 +290,17 @@ def uncounted(item: ExpiredLease) -> Reclaim:
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_an_expired_unconfirmed_claim_counts_no_attempt(apis: ShardApis, confirmed: bool) -> None:
+def test_an_expired_unconfirmed_claim_counts_no_attempt(
+    apis: ShardApis, confirmed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="django_delayq")
     _, claim = blocking_claim(apis)
     if confirmed:
         confirm(apis, claim)
     apis.clock.advance(LEASE)
     Dispatcher(apis.shard, apis.promotion).promote()
+    spared = [each for each in caplog.records if "did not confirm its claim" in each.getMessage()]
+    assert [record.job_id for record in spared] == ([] if confirmed else [claim.id])  # type: ignore[attr-defined]
     place = apis.recovered() if confirmed else apis.ready()
     assert place == {claim.raw_id: claim.rank} and apis.where(claim.raw_id)
     assert not apis.client.exists(apis.keys("unconfirmed"))

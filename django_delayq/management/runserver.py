@@ -1,6 +1,6 @@
-"""Development: runs jobs inside the child process of Django's runserver, so that one terminal is enough.
+"""Runserver: runs jobs inside the child process of Django's runserver, so that one terminal is enough.
 
-The reloader ends that process at each change of the code. Running jobs end before, as before the stop of a worker. At
+The reloader ends that process at each change of the code. Running jobs have GRACE to end, as when a worker stops. At
 Ctrl-C they are given back, and no attempt is counted: the parent process kills this one a quarter of a second later.
 """
 
