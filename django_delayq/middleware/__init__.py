@@ -3,3 +3,7 @@
 The classes are off until `DELAYQ["MIDDLEWARE"]` lists them: `locale.LocaleMiddleware` and
 `opentelemetry.OpenTelemetryMiddleware`.
 """
+
+from django_delayq.middleware.base import Middleware
+
+__all__ = ["Middleware"]

@@ -1,10 +1,13 @@
 """Middlewares that the tests list, and what they saw."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from django.core.exceptions import MiddlewareNotUsed
 
+from django_delayq.middleware import Middleware
 from tests.sample_app.tasks import note
 
 #: What the middlewares of this process did, in order; tests clear it.
@@ -92,6 +95,30 @@ class Noting(RequestId):
             raise
         note("middleware", id=job.id, attempt=job.attempt, request_id=request_id.get(), error=None)
         return result
+
+
+class Around(Middleware):
+    """Records what surrounds each call; one pair of methods serves plain and async code."""
+
+    @contextmanager
+    def around_enqueue(self, job: Any) -> Iterator[None]:
+        job.context["request_id"] = request_id.get()
+        seen.append("Around enqueue")
+        yield
+        seen.append("Around enqueued")
+
+    @contextmanager
+    def around_run(self, job: Any) -> Iterator[None]:
+        request_id.set(job.context.get("request_id", "none"))
+        seen.append("Around run")
+        try:
+            yield
+        finally:
+            seen.append("Around ran")
+
+
+class AroundNothing(Middleware):
+    """Overrides nothing."""
 
 
 class Filling:

@@ -13,6 +13,7 @@ from django.db import transaction
 
 from django_delayq import enqueue_many, execute_later, get_store
 from django_delayq.exceptions import KeyHeld, PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
+from django_delayq.middleware import Middleware as Base
 from django_delayq.middleware.chain import get_chain
 from tests.integration.middleware import classes
 from tests.sample_app import django_tasks, tasks
@@ -40,6 +41,22 @@ def test_async_code_calls_the_async_form_where_there_is_one(middleware: Middlewa
     handle = asyncio.run(tasks.noop.aenqueue())
     assert classes.seen == ["Outer made", "Inner aenqueue", "Outer enqueue", "Outer enqueued"]
     assert handle.job and handle.job.context == {"request_id": "from the request"}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
+def test_the_block_of_the_base_class_surrounds_the_enqueue(middleware: Middleware, is_async: bool) -> None:
+    middleware("Around", "AroundNothing", "RequestId")
+    classes.request_id.set("from the request")
+    handle = asyncio.run(tasks.noop.aenqueue()) if is_async else tasks.noop.enqueue()
+    assert classes.seen == ["Around enqueue", "Around enqueued"]
+    assert get_job_context(handle) == {"request_id": "from the request"}
+
+
+@pytest.mark.parametrize("name", ["enqueue", "aenqueue", "run", "arun"])
+def test_a_subclass_of_the_base_class_has_no_methods_of_one_form_only(name: str) -> None:
+    around = {"enqueue": "around_enqueue", "run": "around_run"}[name.removeprefix("a")]
+    with pytest.raises(TypeError, match=f"Half defines {name}; define {around}"):
+        type("Half", (Base,), {name: lambda self, job: None})
 
 
 def test_a_list_with_async_forms_only_serves_plain_callers(middleware: Middleware) -> None:

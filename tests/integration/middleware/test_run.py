@@ -70,6 +70,8 @@ ORDERS = [
     ("Inner", "RequestId"),
     ("Outer", "AsyncRequestId"),
     ("AsyncRequestId", "Outer"),
+    ("Around", "AroundNothing"),
+    ("Outer", "Around"),
 ]
 
 
@@ -144,6 +146,16 @@ def test_already_done_is_called_inside_the_middlewares(
         outcome = run_claim(claim_of(task.name, number, attempts=SUSPECT, context=CONTEXT))
         assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert seen == [(1, "7f3a"), (2, "7f3a"), "ran"]
+
+
+def test_the_block_of_the_base_class_surrounds_the_run(middleware: Middleware, run_task: Run) -> None:
+    def func() -> None:
+        classes.seen.append("task")
+        raise ValueError
+
+    middleware("Around")
+    assert run_task(func).exception == "builtins.ValueError"
+    assert classes.seen == ["Around run", "task", "Around ran"]
 
 
 def test_a_middleware_may_run_the_task_not_at_all_and_change_its_result(middleware: Middleware, run_task: Run) -> None:
