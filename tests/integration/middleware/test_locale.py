@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone, translation
 
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
@@ -64,14 +65,20 @@ def test_a_job_has_the_language_and_time_zone_of_its_enqueue(
 
 def test_it_holds_in_an_event_loop_and_ends_with_the_run(play: Any, seen: list[Any]) -> None:
     name = play(is_async=True).name
-    context = {"language": "de", "time_zone": "Asia/Tokyo"}
+    context = {"delayq.locale": {"language": "de", "time_zone": "Asia/Tokyo"}}
     asyncio.run(run_async(claim_of(name, context=context)))
     before = (translation.get_language(), timezone.get_current_timezone_name())
     assert seen == [("de", 9.0)] and before[0] != "de" and "Tokyo" not in before[1]
 
 
-def test_a_job_enqueued_without_it_has_the_defaults(play: Any, seen: list[Any]) -> None:
-    claim = claim_of(play(is_async=True).name)
-    Context().run(lambda: asyncio.run(run_async(claim)))
+@pytest.mark.parametrize(
+    "context",
+    [None, {"language": "xx"}, {"language": "de", "time_zone": "Asia/Tokyo"}],
+    ids=["none", "a language of the project", "the keys of an older release"],
+)
+def test_a_job_without_its_keys_has_the_defaults(play: Any, seen: list[Any], context: Any) -> None:
+    claim = claim_of(play(is_async=True).name, context=context)
+    outcome = Context().run(lambda: asyncio.run(run_async(claim)))
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     [(language, _)] = seen
     assert language == Context().run(translation.get_language)
