@@ -89,14 +89,26 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job runs in the language of its worker",
         "middleware/locale.py",
-        "translation.override(context[_LANGUAGE])",
+        "translation.override(carried[_LANGUAGE])",
         "translation.override(translation.get_language())",
     ): (f"{MIDDLEWARE}/test_locale.py",),
     at(
         "each run begins a trace of its own",
         "middleware/opentelemetry.py",
-        "context=propagate.extract(job.context),",
+        "context=propagate.extract(headers),",
         "context=propagate.extract({}),",
+    ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
+    at(
+        "a stranger's baggage makes an enqueue fail",
+        "middleware/opentelemetry.py",
+        "        if size <= left:\n",
+        "        if True:\n",
+    ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
+    at(
+        "a long baggage takes the place of the trace",
+        "middleware/opentelemetry.py",
+        'item[0] != "traceparent", len(item[1])',
+        "-len(item[1])",
     ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
     at(
         "a middleware changes the arguments in place",

@@ -8,15 +8,22 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext, TraceFlags, TraceState
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from django_delayq import RetryPolicy
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
+from django_delayq.worker.execution import run
+from tests.integration.worker.execution.claims import claim_of
 from tests.subprocesses import ROOT, Processes
 
 PATH = "django_delayq.middleware.opentelemetry.OpenTelemetryMiddleware"
@@ -104,6 +111,62 @@ def test_no_span_has_an_argument(spans: InMemorySpanExporter, delayq: DelayQ) ->
     delayq.run_due()
     assert len(spans.get_finished_spans()) == 2
     assert "canary" not in "".join(span.to_json() for span in spans.get_finished_spans())
+
+
+@pytest.mark.parametrize(
+    ("user", "vendors", "kept"),
+    [
+        ("ann", 1, {"traceparent", "tracestate", "baggage"}),
+        ("x" * 4_000, 1, {"traceparent", "tracestate"}),
+        ("ann", 30, {"traceparent", "baggage"}),
+        ("x" * 4_000, 30, {"traceparent"}),
+        ("x" * 700, 4, {"traceparent", "tracestate"}),
+    ],
+    ids=["small", "large baggage", "large tracestate", "both large", "large together"],
+)
+@pytest.mark.parametrize("order", [1, -1], ids=["trace first", "baggage first"])
+def test_large_headers_of_a_request_are_dropped_and_the_trace_stays(
+    spans: InMemorySpanExporter,
+    delayq: DelayQ,
+    caplog: pytest.LogCaptureFixture,
+    user: str,
+    vendors: int,
+    kept: set[str],
+    order: int,
+) -> None:
+    task = task_of(lambda: None)
+    caplog.set_level("DEBUG", logger="django_delayq")
+    state = TraceState([(f"vendor{number}", "v" * 100) for number in range(vendors)])
+    caller = SpanContext(int("a" * 32, 16), int("b" * 16, 16), True, TraceFlags(TraceFlags.SAMPLED), state)
+    request = baggage.set_baggage("user", user, trace.set_span_in_context(trace.NonRecordingSpan(caller)))
+    headers = {"traceparent", "tracestate", "baggage"}
+    before = propagate.get_global_textmap()
+    propagators = [TraceContextTextMapPropagator(), W3CBaggagePropagator()]
+    propagate.set_global_textmap(CompositePropagator(propagators[::order]))
+    token = context.attach(request)
+    try:
+        task.enqueue()
+    finally:
+        context.detach(token)
+        propagate.set_global_textmap(before)
+    stored = delayq.enqueued[0].context
+    assert stored.keys() == kept
+    whole = {"tracestate": state.to_header(), "baggage": f"user={user}"}
+    assert {name: stored[name] for name in kept - {"traceparent"}} == {
+        name: whole[name] for name in kept & whole.keys()
+    }
+    messages = " ".join(record.getMessage() for record in caplog.records)
+    assert {name for name in headers if f"header {name} " in messages} == headers - kept
+    delayq.run_due()
+    assert {span.context.trace_id for span in spans.get_finished_spans()} == {caller.trace_id}
+
+
+def test_a_key_of_the_project_is_not_taken_for_a_header(spans: InMemorySpanExporter) -> None:
+    task = task_of(lambda: None)
+    values = {"traceparent": 5, "tracestate": None, "baggage": ["suitcase"]}
+    outcome = run(claim_of(task.name, context=values))
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
+    assert len(spans.get_finished_spans()) == 1
 
 
 @pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
