@@ -11,7 +11,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
-#: The claim whose task runs in this context, and its running attempt. Here, because a record may be logged anywhere.
+#: The claim whose task runs in this context, and its `RunLink`. Here, because a record may be logged anywhere.
 current_run: ContextVar[tuple[Any, Any] | None] = ContextVar("django_delayq.run", default=None)
 
 

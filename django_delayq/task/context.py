@@ -20,8 +20,8 @@ _TRACK_EVERY = 0.5
 T = TypeVar("T")
 
 
-class Attempt(Protocol):
-    """The running attempt, as its code sees it. Used by any thread."""
+class RunLink(Protocol):
+    """What the code of a run and its worker exchange while it runs. Used by any thread."""
 
     @property
     def should_stop(self) -> bool:
@@ -37,7 +37,7 @@ class CurrentJob:
 
     _claim: Claim
     #: None if the runner supports neither progress nor stops.
-    _attempt: Attempt | None = None
+    _link: RunLink | None = None
 
     @property
     def id(self) -> str:
@@ -77,7 +77,7 @@ class CurrentJob:
     @property
     def should_stop(self) -> bool:
         """Whether somebody called `stop()` on the job: clean up and return, or raise. No round trip."""
-        return self._attempt is not None and self._attempt.should_stop
+        return self._link is not None and self._link.should_stop
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Report how far the job is: `fraction` from 0 to 1, and a note of up to 500 characters.
@@ -86,8 +86,8 @@ class CurrentJob:
         Raises `InvalidProgress`.
         """
         progress = Progress.checked(fraction, note)
-        if self._attempt is not None:
-            self._attempt.report_progress(progress)
+        if self._link is not None:
+            self._link.report_progress(progress)
 
     def track(self, items: Iterable[T], *, total: int | None = None) -> Iterator[T]:
         """Iterate over the items, and report after each how many of how many are done.
@@ -117,9 +117,9 @@ def _size(items: object) -> int:
         raise InvalidProgress(f"track() cannot know how many items {type(items).__name__} has; pass total=") from error
 
 
-def set_current_claim(claim: Claim, attempt: Attempt | None = None) -> None:
-    """Set the claim of this context, and what its code says to its worker."""
-    current_run.set((claim, attempt))
+def set_current_run(claim: Claim, link: RunLink | None = None) -> None:
+    """Set the claim that this context runs, and the link of its code to the worker."""
+    current_run.set((claim, link))
 
 
 def current_job() -> CurrentJob | None:

@@ -40,8 +40,8 @@ class TaskFailed(DelayQError, AssertionError):
     """A job could not be run: its task is unknown here, or its stored body cannot be read."""
 
 
-class _InlineAttempt:
-    """The running attempt of a test. Without heartbeats, each read of `should_stop` reads Redis."""
+class _InlineLink:
+    """The link of a running job of a test. Without heartbeats, each read of `should_stop` reads Redis."""
 
     def __init__(self, claims: Claims, claim: Claim) -> None:
         self._claims, self._lease = claims, claim.lease
@@ -83,17 +83,17 @@ class InlineWorker:
             if not claims:
                 return
             [claim] = claims
-            attempt = _InlineAttempt(self._claims, claim)
+            link = _InlineLink(self._claims, claim)
             with _observed() as raised:
-                outcome = execution.run(claim, attempt)
-            if outcome.kind is not OutcomeKind.SUCCEEDED and attempt.should_stop:
+                outcome = execution.run(claim, link)
+            if outcome.kind is not OutcomeKind.SUCCEEDED and link.should_stop:
                 outcome = stopped(outcome)
             settlement = decide_settlement(
                 claim, outcome, worker="the test", longest_wait_us=self._longest_wait_us, jitter=_FULL_JITTER
             )
             lost = self._exchange(settlement).lost
             emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
-            ran = JobRun.of(claim, outcome, settlement.decision, progress=attempt.progress)
+            ran = JobRun.of(claim, outcome, settlement.decision, progress=link.progress)
             yield ran
             _raise(outcome, ran, raised[-1] if raised else None, errors)
 

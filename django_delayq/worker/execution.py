@@ -47,16 +47,16 @@ class Caller(NamedTuple):
 _wrong_delays: set[str] = set()
 
 
-def run(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
+def run(claim: Claim, link: current.RunLink | None = None) -> Outcome:
     """Run the task of a claim in this thread and return its outcome.
 
     Each run has a context of its own, so language, time zone and context variables start fresh. Database connections
     are cleaned up before and after.
     """
-    return Context().run(_run_sync, _attempt(claim, attempt, _IN_THREAD))
+    return Context().run(_run_sync, _run_claim(claim, link, _IN_THREAD))
 
 
-async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
+async def run_async(claim: Claim, link: current.RunLink | None = None) -> Outcome:
     """Run the task of a claim in this event loop and return its outcome; the caller provides the context.
 
     The calls of the task through `sync_to_async` run in one thread of the job's own, as in a Django request.
@@ -72,20 +72,18 @@ async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Out
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, attempt, Caller(_run_in_loop, _call_from_loop, clean))
+            return await _run_claim(claim, link, Caller(_run_in_loop, _call_from_loop, clean))
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error, claim.job), began)
 
 
-def forward(
-    claim: Claim, accept: Callable[[dict[str, Any]], object], attempt: current.Attempt | None = None
-) -> Outcome:
+def forward(claim: Claim, accept: Callable[[dict[str, Any]], object], link: current.RunLink | None = None) -> Outcome:
     """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
     The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
     `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in. It has no `current_job()`, so nothing is
-    done with `attempt`.
+    done with `link`.
     """
     job = claim.job
     if job is None:
@@ -123,7 +121,7 @@ def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     raise RuntimeError("a coroutine that runs in a thread must not wait")
 
 
-async def _attempt(claim: Claim, attempt: current.Attempt | None, caller: Caller) -> Outcome:
+async def _run_claim(claim: Claim, link: current.RunLink | None, caller: Caller) -> Outcome:
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
@@ -137,14 +135,14 @@ async def _attempt(claim: Claim, attempt: current.Attempt | None, caller: Caller
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
         # In no variable: this frame, too, can be reached from the traceback of an exception in the outcome.
-        return timed(await _run(task, claim, attempt, job, caller), began)
+        return timed(await _run(task, claim, link, job, caller), began)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
         return timed(failed(error, job), began)
 
 
-async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, caller: Caller) -> Outcome:
-    current.set_current_claim(claim, attempt)
+async def _run(task: Any, claim: Claim, link: current.RunLink | None, job: Job, caller: Caller) -> Outcome:
+    current.set_current_run(claim, link)
     await caller.clean()
     here = os.getpid()
     try:

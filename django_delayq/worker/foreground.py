@@ -43,8 +43,8 @@ class ForegroundRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """The running attempt, as its code sees it."""
+class _ForegroundLink:
+    """The link of the running code to the thread that sends heartbeats."""
 
     held: HeldClaims
     lease: bytes
@@ -100,7 +100,7 @@ def run_one(
         outcome = UNSTARTED
         if held.begin(claim.lease):
             with runtime.override(on_task_exception=note):
-                outcome = execution.run(unlimited, _Attempt(held, claim.lease))
+                outcome = execution.run(unlimited, _ForegroundLink(held, claim.lease))
         if raised and isinstance(raised[-1], _ENDED_BY_PERSON):
             outcome = replace(outcome, kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
         if held.is_stopping(claim.lease):

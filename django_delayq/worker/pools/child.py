@@ -21,9 +21,9 @@ from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.progress import Progress
 from django_delayq.processes.fork_safety import install_signal_handler
 from django_delayq.processes.memory import rss_bytes
-from django_delayq.task.context import Attempt
+from django_delayq.task.context import RunLink
 from django_delayq.worker.execution import run, timed
-from django_delayq.worker.pools.child_attempt import ChildAttempt
+from django_delayq.worker.pools.child_link import ChildLink
 from django_delayq.worker.time_limit import watch
 
 #: Seconds between two checks whether the process is alive.
@@ -65,21 +65,21 @@ class ChildProcess:
             self._process.join(_POLL_INTERVAL)
         return self.ready
 
-    def run(self, claim: Claim, attempt: Attempt | None = None) -> Outcome:
+    def run(self, claim: Claim, link: RunLink | None = None) -> Outcome:
         """Run a claim to its end, the end of the process, or the job's hard limit, which kills the process."""
         started_at = monotonic()
         until = started_at + claim.hard_limit
         unreadable = ""
         try:
             self._pipe.send(claim)
-            if attempt is not None and attempt.should_stop:
+            if link is not None and link.should_stop:
                 # It was asked to before this process had the claim.
                 self._parent.send_bytes(claim.lease)
             while self._wait_reply(until):
                 reply = self._read_reply(until)
                 if isinstance(reply, Progress):
-                    if attempt is not None:
-                        attempt.report_progress(reply)
+                    if link is not None:
+                        link.report_progress(reply)
                     continue
                 outcome, self.rss = reply
                 self.claims_run += 1
@@ -224,12 +224,12 @@ def _main(pipe: Connection, parent: Connection) -> None:
             claim = pipe.recv()
         except (EOFError, OSError):
             os._exit(1)
-        attempt = ChildAttempt(claim.lease, pipe, stops)
-        outcome = run(claim, attempt)
+        link = ChildLink(claim.lease, pipe, stops)
+        outcome = run(claim, link)
         if outcome.raised is not None:
             # Its class may not be picklable, and the worker must not run its code.
             outcome = replace(outcome, raised=None)
-        attempt.end((outcome, rss_bytes()))
+        link.end((outcome, rss_bytes()))
         stops.discard(claim.lease)
 
 

@@ -37,7 +37,7 @@ class PoolClient(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One claim in a pool; the `Attempt` of its code."""
+    """One claim in a pool; the `RunLink` of its code."""
 
     claim: Claim
     owner: PoolClient

@@ -12,7 +12,7 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.logs import logger
 from django_delayq.processes.backoff import backoff
-from django_delayq.task.context import Attempt
+from django_delayq.task.context import RunLink
 from django_delayq.worker.pools.child import START_TIMEOUT, ChildProcess
 
 #: Seconds to wait after a child that did not start: the first time, and at most.
@@ -50,7 +50,7 @@ class ProcessRunner:
         with self._lock:
             return sum(child.alive for child in self._idle) + sum(child.ready for child in self._busy)
 
-    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt | None = None) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], link: RunLink | None = None) -> Outcome:
         """Run a claim to its end, the end of its process, or its hard limit; unstarted if no process starts.
 
         `begin` is called once a process is ready: while it starts, the lease may be lost or the pool be closed.
@@ -66,7 +66,7 @@ class ProcessRunner:
             child.lease = claim.lease
             if not self._wait_ready(child) or not begin():
                 return UNSTARTED
-            outcome = child.run(claim, attempt)
+            outcome = child.run(claim, link)
         finally:
             child.release()
             self._put_back(child)

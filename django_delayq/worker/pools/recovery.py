@@ -12,7 +12,7 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
 from django_delayq.logs import logger
 from django_delayq.store.claims import ExchangeReply
-from django_delayq.task.context import Attempt
+from django_delayq.task.context import RunLink
 from django_delayq.worker.pools.processes import ProcessRunner
 
 #: Processes at once, whatever the pool and its size.
@@ -79,9 +79,9 @@ class RecoveryRunner:
     def prepare(self) -> None:
         """Do nothing: `start()` is called when there is a recovered job."""
 
-    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt | None = None) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], link: RunLink | None = None) -> Outcome:
         """Run a recovered job in a process, as `ProcessRunner.run()`."""
-        return self._processes.run(claim, begin, attempt)
+        return self._processes.run(claim, begin, link)
 
     def stop(self, lease: bytes, seconds: float) -> None:
         """Stop a recovered job, as `ProcessRunner.stop()`."""

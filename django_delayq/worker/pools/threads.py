@@ -13,7 +13,7 @@ from typing import Protocol
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.logs import logger
-from django_delayq.task.context import Attempt
+from django_delayq.task.context import RunLink
 from django_delayq.worker.execution import run
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient, Seat
@@ -26,7 +26,7 @@ class ClaimRunner(Protocol):
     def prepare(self) -> None:
         """Get ready for a thread's first claim."""
 
-    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], link: RunLink) -> Outcome:
         """Run a claim to its end.
 
         The runner calls `begin` right before the claim's code. If that returns False, the claim is unstarted.
@@ -45,16 +45,16 @@ class InThreadRunner:
     def __init__(self, execute: Callable[..., Outcome] = run) -> None:
         """`execute` runs a claim's task, or forwards the job to another system; it raises nothing.
 
-        It is called with the claim and, as `attempt`, with the `Attempt` of its code.
+        It is called with the claim and, as `link`, with the `RunLink` of its code.
         """
         self._execute = execute
 
     def prepare(self) -> None:
         """Do nothing: there is nothing to start."""
 
-    def run(self, claim: Claim, begin: Callable[[], bool], attempt: Attempt) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool], link: RunLink) -> Outcome:
         """Run a claim to its end, unless it must not begin."""
-        return self._execute(claim, attempt=attempt) if begin() else UNSTARTED
+        return self._execute(claim, link=link) if begin() else UNSTARTED
 
     def stop(self, lease: bytes, seconds: float) -> None:
         """Do nothing: no thread can be ended. The code runs on until it looks."""

@@ -8,12 +8,12 @@ import pytest
 from django_delayq import current_job
 from django_delayq.exceptions import InvalidProgress
 from django_delayq.job.progress import Progress
-from django_delayq.task.context import CurrentJob, set_current_claim
+from django_delayq.task.context import CurrentJob, set_current_run
 from tests.factories import numbered
 
 
-class Attempt:
-    """An attempt that records what its code reports."""
+class Link:
+    """A link that records what the code of a run reports."""
 
     def __init__(self) -> None:
         self.should_stop = False
@@ -24,14 +24,14 @@ class Attempt:
 
 
 @pytest.fixture
-def attempt() -> Attempt:
-    return Attempt()
+def link() -> Link:
+    return Link()
 
 
 @pytest.fixture
-def job(attempt: Attempt) -> CurrentJob:
+def job(link: Link) -> CurrentJob:
     def inside() -> CurrentJob | None:
-        set_current_claim(numbered(1), attempt)
+        set_current_run(numbered(1), link)
         return current_job()
 
     job = Context().run(inside)
@@ -39,16 +39,16 @@ def job(attempt: Attempt) -> CurrentJob:
     return job
 
 
-def test_a_wrong_progress_is_refused_where_it_is_reported(job: CurrentJob, attempt: Attempt) -> None:
+def test_a_wrong_progress_is_refused_where_it_is_reported(job: CurrentJob, link: Link) -> None:
     for wrong in ((1.4, ""), (0.5, "x" * 10_240)):
         with pytest.raises(InvalidProgress):
             job.progress(*wrong)
-    assert attempt.reported == []
+    assert link.reported == []
 
 
-def test_the_code_sees_a_stop(job: CurrentJob, attempt: Attempt) -> None:
+def test_the_code_sees_a_stop(job: CurrentJob, link: Link) -> None:
     assert not job.should_stop
-    attempt.should_stop = True
+    link.should_stop = True
     assert job.should_stop
 
 
@@ -60,27 +60,25 @@ def test_code_that_no_worker_runs_may_report_and_ask(job: CurrentJob) -> None:
 
 
 @pytest.mark.parametrize("items", [[1, 2, 3], (1, 2, 3), {1: 0, 2: 0, 3: 0}, range(1, 4)])
-def test_track_yields_the_items_and_reports_the_first_and_the_last(
-    job: CurrentJob, attempt: Attempt, items: object
-) -> None:
+def test_track_yields_the_items_and_reports_the_first_and_the_last(job: CurrentJob, link: Link, items: object) -> None:
     assert list(job.track(items)) == [1, 2, 3]  # type: ignore[call-overload]
-    assert attempt.reported == [Progress(1 / 3, "1 of 3"), Progress(1.0, "3 of 3")]
+    assert link.reported == [Progress(1 / 3, "1 of 3"), Progress(1.0, "3 of 3")]
 
 
-def test_track_asks_for_the_total_of_an_iterator_before_the_loop(job: CurrentJob, attempt: Attempt) -> None:
+def test_track_asks_for_the_total_of_an_iterator_before_the_loop(job: CurrentJob, link: Link) -> None:
     items: Iterator[int] = iter([1, 2])
     with pytest.raises(InvalidProgress, match="cannot know how many items .* has; pass total="):
         job.track(items)
     assert list(job.track(items, total=2)) == [1, 2]
-    assert attempt.reported[-1] == Progress(1.0, "2 of 2")
+    assert link.reported[-1] == Progress(1.0, "2 of 2")
 
 
 @pytest.mark.parametrize("total", [0, 1, 5])
-def test_a_total_that_is_wrong_by_the_end_does_no_harm(job: CurrentJob, attempt: Attempt, total: int) -> None:
+def test_a_total_that_is_wrong_by_the_end_does_no_harm(job: CurrentJob, link: Link, total: int) -> None:
     assert list(job.track("abc", total=total)) == ["a", "b", "c"]
-    assert all(0 <= each.fraction <= 1 for each in attempt.reported)
+    assert all(0 <= each.fraction <= 1 for each in link.reported)
 
 
-def test_nothing_is_reported_of_no_items(job: CurrentJob, attempt: Attempt) -> None:
+def test_nothing_is_reported_of_no_items(job: CurrentJob, link: Link) -> None:
     assert list(job.track([])) == []
-    assert attempt.reported == []
+    assert link.reported == []

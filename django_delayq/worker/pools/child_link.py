@@ -1,4 +1,4 @@
-"""Child attempt: what the code of a task in a child process and its worker exchange."""
+"""Child link: what the code of a task in a child process and its worker exchange."""
 
 import os
 import threading
@@ -15,8 +15,8 @@ from django_delayq.worker.time_limit import watch
 _SEND_EVERY = 0.5
 
 
-class ChildAttempt:
-    """The attempt that runs in this process; an `Attempt` for its code. Used by any thread."""
+class ChildLink:
+    """The `RunLink` of a claim that runs in this process. Used by any thread."""
 
     def __init__(self, lease: bytes, pipe: Connection, stops: Collection[bytes]) -> None:
         """`stops` has the leases of the claims that should stop; another thread adds to it."""
