@@ -20,7 +20,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.shard import Shard
 from django_delayq.worker import execution
 from django_delayq.worker.claiming.leases import HeldClaims
-from django_delayq.worker.claiming.queue_listener import OwnNotification
+from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from django_delayq.worker.settlement import decide_settlement, emit_all
 
 #: How often an outcome is sent if Redis does not answer, and the seconds between.
@@ -80,7 +80,7 @@ def run_one(
         lease_us=shard.config.worker.lease_us,
         name=name,
         ended=ended.set,
-        notification=OwnNotification(shard, lambda: claims.worker_id),
+        notification=WorkerNotification(shard, lambda: claims.worker_id),
     )
     unlimited = claim
     if claim.job is not None:

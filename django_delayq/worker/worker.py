@@ -21,7 +21,8 @@ from django_delayq.store.shard import Shard
 from django_delayq.worker.claiming.blocking_claim import BlockingClaim
 from django_delayq.worker.claiming.leases import HeldClaims
 from django_delayq.worker.claiming.prefetch import PrefetchPolicy
-from django_delayq.worker.claiming.queue_listener import OwnNotification, QueueListener
+from django_delayq.worker.claiming.queue_listener import QueueListener
+from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
@@ -120,7 +121,7 @@ class Worker(Runnable):
             ended=lambda: self.wake(),
             stop_claim=pool.stop,
             quiet=self.quiet,
-            notification=OwnNotification(shard, lambda: claims.worker_id),
+            notification=WorkerNotification(shard, lambda: claims.worker_id),
         )
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
         #: Called when jobs were settled as interrupted while their code still runs here. `run_worker` sets it, to end

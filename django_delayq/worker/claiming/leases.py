@@ -13,7 +13,7 @@ from django_delayq.job.progress import Progress
 from django_delayq.logs import job_fields, logger
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.store.claims import HeartbeatReply
-from django_delayq.worker.claiming.queue_listener import OwnNotification
+from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
 
@@ -54,7 +54,7 @@ class HeldClaims(Runnable):
         ended: Callable[[], object] = lambda: None,
         stop_claim: Callable[[bytes, float], object] = lambda *_: None,
         quiet: Callable[[bool], object] = lambda _: None,
-        notification: OwnNotification | None = None,
+        notification: WorkerNotification | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`is_stuck` is `Pool.is_stuck`, `stop_claim` is `Pool.stop`, `quiet` is `Worker.quiet`.

@@ -20,7 +20,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
-from django_delayq.worker.claiming.queue_listener import OwnNotification
+from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
 PASSWORD = "s3cret-of-the-role"
@@ -204,7 +204,7 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
 
 def listen_for_stops(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    notification = OwnNotification(role.shard, lambda: worker.code)
+    notification = WorkerNotification(role.shard, lambda: worker.code)
     notification.listen()
     every.operations.quiet(worker.code, by="ann")
     arrived = notification.arrived()
