@@ -9,9 +9,9 @@ from django.utils.translation import ngettext
 
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
+from django_delayq.display.text import printable
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
-from django_delayq.task.redaction import printable
 from django_delayq.templatetags.delayq import duration_text, grouped
 
 #: How long a due job may wait for its promotion.

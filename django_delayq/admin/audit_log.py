@@ -9,9 +9,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_delayq.clock import moment
+from django_delayq.display.text import printable
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.signals import keep_to_one_line, send
-from django_delayq.task.redaction import printable
 
 logger = logging.getLogger("django_delayq.audit")
 # A logger does not apply the filters of its parents.

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple, Self
 
 from django.utils.translation import gettext_lazy as _
 
+from django_delayq.display.text import printable, short
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.queries.job_filter import AttemptError
-from django_delayq.task.redaction import printable, short
 
 #: Most characters of a message.
 _MAX_MESSAGE = 200

@@ -16,9 +16,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext
 
 from django_delayq.clock import DAY_US, HOUR_US, moment_us
+from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import printable
 from django_delayq.store.queries.job_filter import JobFilter
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.task.redaction import DisplayedArguments, printable
 
 #: A row's position in its list: score and member.
 Cursor = tuple[float, bytes]

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from django.utils.translation import gettext
 
 from django_delayq.admin.errors import ErrorSummary, outcome_name
+from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import printable, short
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.task.redaction import DisplayedArguments, printable, short
 
 
 class ProgressBar(NamedTuple):

@@ -23,9 +23,9 @@ from django_delayq.admin.timezone import LOCAL, UTC_NAME, zone_of
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config, on_config_dropped, separate_aliases
+from django_delayq.display.text import escaped, printable
 from django_delayq.store.queries.snapshot import Process, Snapshot, combined
 from django_delayq.store.store import Store
-from django_delayq.task.redaction import escaped, printable
 
 #: Seconds that one call to Redis may take, so that a page responds within three even if Redis is silent.
 _TIMEOUT = 2.0

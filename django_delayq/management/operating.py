@@ -17,13 +17,14 @@ from django.utils.dateparse import parse_datetime
 from django_delayq.clock import moment
 from django_delayq.control.jobs import NAMES, Jobs, jobs
 from django_delayq.control.queues import Queue, queue
+from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import short
 from django_delayq.exceptions import DelayQError, DelayValueError, InvalidMoment, UnknownQueue
 from django_delayq.job.ids import from_text
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.queries.job_filter import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.store import Store, get_store
-from django_delayq.task.redaction import DisplayedArguments, short
 
 #: Exit codes. Django's own are 1 for errors, and argparse's is 2 for wrong options.
 FAILED, WRONG_OPTIONS, NOT_FOUND, NOT_CONFIRMED, RUNS_ELSEWHERE, JOB_FAILED = 1, 2, 3, 4, 5, 6

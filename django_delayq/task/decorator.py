@@ -24,7 +24,7 @@ from django_delayq.task.options import (
     expiry_times,
     result_ttl_us,
 )
-from django_delayq.task.redaction import Sensitive, check_sensitive
+from django_delayq.task.sensitive import Sensitive, check_sensitive
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")

@@ -52,7 +52,7 @@ from django_delayq.task.options import (
     make_expiry,
     result_ttl_us,
 )
-from django_delayq.task.redaction import Sensitive, redact
+from django_delayq.task.sensitive import Sensitive, redact
 
 P = ParamSpec("P")
 R = TypeVar("R")

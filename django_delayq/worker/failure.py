@@ -8,7 +8,7 @@ from typing import Any
 
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, error_class
 from django_delayq.job.result import JobError
-from django_delayq.task.redaction import clear_variables
+from django_delayq.worker.tracebacks import clear_variables
 
 #: How an attempt ended whose task asked for another.
 _REQUESTS = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)

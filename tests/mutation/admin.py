@@ -85,13 +85,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (RAW,),
     at(
         "a joiner character is shown raw between ASCII characters",
-        "task/redaction.py",
+        "display/text.py",
         'in _JOINERS and min(around) > "\\x7f"',
         "in _JOINERS",
     ): (RAW,),
     at(
         "a joiner character is escaped inside scripts that need it",
-        "task/redaction.py",
+        "display/text.py",
         '_JOINERS = "\\u200c\\u200d"',
         '_JOINERS = ""',
     ): (RAW,),

@@ -133,7 +133,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (f"{LOGS}/test_sentry.py",),
     at(
         "the variables of the errors behind an exception reach the log",
-        "task/redaction.py",
+        "worker/tracebacks.py",
         "        left += filter(None, (each.__cause__, each.__context__))\n",
         "",
     ): (f"{LOGS}/test_sentry.py",),

@@ -3,6 +3,7 @@
 The `cleaned_data` of a valid form are the parameters of the action, as JSON values.
 """
 
+import json
 from typing import Any
 
 from django import forms
@@ -16,7 +17,6 @@ from django_delayq.exceptions import DelayQError
 from django_delayq.store.operations import LONGEST_GRACE_US
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments
-from django_delayq.task.redaction import read_arguments
 
 #: A moment may be this far in the past: people need time to fill in a form.
 _TOLERANCE_US = 60 * SECOND_US
@@ -141,7 +141,7 @@ class MoveForm(ActionForm):
             raise ValidationError(str(error)) from error
 
 
-class _ArgumentsField(forms.CharField):
+class ArgumentsField(forms.CharField):
     """JSON of one type; `forms.JSONField` fails on deep nesting and takes NaN."""
 
     widget = forms.Textarea(attrs={"rows": 6})
@@ -152,17 +152,22 @@ class _ArgumentsField(forms.CharField):
 
     def clean(self, value: Any) -> Any:
         """Return the list or dict."""
+        text = super().clean(value)
         try:
-            return read_arguments(super().clean(value), self.json_type)
-        except DelayQError as error:
-            raise ValidationError(str(error)) from error
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(f"this is not JSON: {error}") from error
+        if type(found) is not self.json_type:
+            wanted = "a list, [ … ]" if self.json_type is list else "an object, { … }"
+            raise ValidationError(f"this must be {wanted}, got {type(found).__name__}")
+        return found
 
 
 class ArgumentsForm(ActionForm):
     """Other arguments for one job."""
 
-    args = _ArgumentsField(list, label=_("Positional arguments (a JSON list)"))
-    kwargs = _ArgumentsField(dict, label=_("Named arguments (a JSON object)"))
+    args = ArgumentsField(list, label=_("Positional arguments (a JSON list)"))
+    kwargs = ArgumentsField(dict, label=_("Named arguments (a JSON object)"))
 
     def clean(self) -> dict[str, Any]:
         """Check the arguments against the function's signature, if this process knows the task."""

@@ -12,7 +12,7 @@ from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.job_lists import FAILED, counted
 from django_delayq.clock import SECOND_US, moment
-from django_delayq.task.redaction import printable
+from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")

@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin import audit_log
 from django_delayq.admin.filters import from_url_name
 from django_delayq.admin.page import PageContext
+from django_delayq.display.text import printable
 from django_delayq.store.operations import Operations
-from django_delayq.task.redaction import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,11 @@ from django_delayq.admin.actions.messages import log_text, parameters_text, resu
 from django_delayq.admin.actions.run import run
 from django_delayq.admin.job_lists import JOB_LISTS, READY, counted
 from django_delayq.admin.page import PageContext
+from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
-from django_delayq.task.redaction import DisplayedArguments, printable
 
 
 def show(page: PageContext) -> HttpResponse:

@@ -14,10 +14,10 @@ from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_batche
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.lists import filter_of
 from django_delayq.clock import moment
+from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.task.redaction import DisplayedArguments
 
 
 def show(page: PageContext, list_name: str) -> HttpResponseBase:

@@ -17,11 +17,12 @@ from django_delayq.admin.filters import Filter, from_url_name, read_cursor
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
+from django_delayq.display.arguments import DOTS, FULL, DisplayedArguments, displayed_context
+from django_delayq.display.text import printable
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
-from django_delayq.task.redaction import DOTS, FULL, DisplayedArguments, displayed_context, printable
 
 _STATES = {
     State.SCHEDULED: (gettext_lazy("Scheduled"), "", gettext_lazy("Due")),

@@ -16,11 +16,11 @@ from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
 from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
+from django_delayq.display.text import printable
 from django_delayq.job.ids import from_text
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.task import registry
-from django_delayq.task.redaction import printable
 from django_delayq.templatetags.delayq import zoned
 
 #: Longest name among the suggestions of a text field.

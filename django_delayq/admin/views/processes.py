@@ -6,8 +6,8 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin.filters import url_name
 from django_delayq.admin.page import PageContext, PageResponse
+from django_delayq.display.text import printable
 from django_delayq.store.queries.snapshot import Process
-from django_delayq.task.redaction import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

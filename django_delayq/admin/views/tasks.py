@@ -11,9 +11,9 @@ from django_delayq.admin.filters import Filter, url_name
 from django_delayq.admin.job_lists import FAILED, SCHEDULED, read
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.clock import duration_us
+from django_delayq.display.text import printable
 from django_delayq.metrics import Stats, task_dimension
 from django_delayq.task import registry
-from django_delayq.task.redaction import printable
 
 #: How many scheduled and how many failed jobs are checked for tasks that are not registered in this process.
 _LOOKED = 100

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 
-from django_delayq.exceptions import PayloadNotSerializable
+from django_delayq.admin.actions.forms import ArgumentsField
+from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import printable
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.task.decorator import delayed_task
-from django_delayq.task.redaction import DisplayedArguments, printable, read_arguments
 from tests.admin.jobs import HOSTILE
 
 HIDE = re.compile("token|card", re.IGNORECASE)
@@ -143,10 +145,10 @@ def test_json_hides_the_same_values() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 200_000, "nul", "1" * 5_000, "{}", '"x"', "\x00", "[1] 2"])
 def test_text_that_is_not_a_json_list_is_refused_with_a_reason(text: str) -> None:
-    with pytest.raises(PayloadNotSerializable):
-        read_arguments(text, list)
+    with pytest.raises(ValidationError):
+        ArgumentsField(list).clean(text)
 
 
 def test_edited_arguments_are_read() -> None:
-    assert read_arguments(' [1, {"a": null}]', list) == [1, {"a": None}]
-    assert read_arguments('{"a": "é"}', dict) == {"a": "é"}
+    assert ArgumentsField(list).clean(' [1, {"a": null}]') == [1, {"a": None}]
+    assert ArgumentsField(dict).clean('{"a": "é"}') == {"a": "é"}

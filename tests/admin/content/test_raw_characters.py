@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_delayq.task.redaction import printable
+from django_delayq.display.text import printable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import add, add_dead, claim

@@ -1,108 +1,25 @@
-"""Redaction: what people see of a job's arguments, in one line or in full.
+"""Arguments: what people see of a job's arguments, in one line or in full, and of its context.
 
 Hidden are the task's sensitive parameters, and values at any depth whose name matches ADMIN["REDACT"]. If the task is
-not registered here or its arguments no longer fit the signature, all values are hidden: their names are unknown. Errors
-are not redacted: the message of an exception that a task raises is stored and logged unchanged.
+not registered here or its arguments no longer fit the signature, all values are hidden: their names are unknown.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from inspect import Parameter, Signature, signature
+from inspect import Parameter
 from re import Pattern
 from typing import Any
-from unicodedata import category
 
-from django_delayq.conf.spelling import did_you_mean
-from django_delayq.exceptions import PayloadNotSerializable
+from django_delayq.display.text import pretty, printable, short
 from django_delayq.job.job import Job
 from django_delayq.task import registry
-
-#: Shown instead of a hidden value.
-HIDDEN = "********"
-#: Names of the parameters whose values are hidden; True for all.
-Sensitive = tuple[str, ...] | bool
-
-
-def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
-    """Return the `sensitive` option in its stored form. Raises TypeError, and ValueError for an unknown parameter."""
-    if isinstance(sensitive, bool):
-        return sensitive
-    if not isinstance(sensitive, list | tuple) or not all(isinstance(name, str) for name in sensitive):
-        raise TypeError(
-            f"sensitive must be True or a tuple of parameter names such as ('card',), got {type(sensitive).__name__}"
-        )
-    parameters = signature(func).parameters
-    open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-    for name in sensitive:
-        # Only the caller knows the names in **options.
-        if name not in parameters and not open_ended:
-            raise ValueError(
-                f"sensitive names {name!r:.80}, which is no parameter of the task{did_you_mean(name, parameters)}"
-            )
-    return tuple(sensitive)
-
-
-def clear_variables(error: BaseException) -> None:
-    """Clear the variables in the tracebacks of an exception and of those behind it: reports of errors show them.
-
-    A traceback loses its frames up to the last one that still runs, whose variables cannot be cleared.
-    """
-    left, seen = [error], set[int]()
-    while left:
-        each = left.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        traceback = each.__traceback__
-        while traceback is not None:
-            try:
-                traceback.tb_frame.clear()
-            except RuntimeError:
-                each.__traceback__ = traceback.tb_next
-            traceback = traceback.tb_next
-        left += filter(None, (each.__cause__, each.__context__))
-        if isinstance(each, BaseExceptionGroup):
-            left += each.exceptions
-
-
-def redact(
-    fits: Signature, sensitive: Sensitive, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments with the values of sensitive parameters hidden, however they were passed.
-
-    If they do not fit the signature, because the function has changed, all are hidden.
-    """
-    if not sensitive:
-        return list(args), dict(kwargs)
-    try:
-        fits.bind(*args, **kwargs)
-    except TypeError:
-        sensitive = True
-    if isinstance(sensitive, bool):
-        return [HIDDEN] * len(args), dict.fromkeys(kwargs, HIDDEN)
-    by_kind: dict[Any, list[str]] = {}
-    for name, parameter in fits.parameters.items():
-        by_kind.setdefault(parameter.kind, []).append(name)
-    in_place = by_kind.get(Parameter.POSITIONAL_ONLY, []) + by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, [])
-    by_name = {*by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, ()), *by_kind.get(Parameter.KEYWORD_ONLY, ())}
-    rest, others = (by_kind.get(kind, [""])[0] for kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD))
-    names = in_place + [rest] * (len(args) - len(in_place))
-    return (
-        [HIDDEN if name in sensitive else value for name, value in zip(names, args, strict=False)],
-        {
-            name: HIDDEN if name in sensitive or (name not in by_name and others in sensitive) else value
-            for name, value in kwargs.items()
-        },
-    )
-
+from django_delayq.task.sensitive import HIDDEN, redact
 
 #: Shown to people instead of a hidden value.
 DOTS = "•••"
 #: Most characters of the one-line form, and of all arguments together before "Show all".
 LINE, FULL = 200, 8 * 1024
-#: Persian words and emoji need them; elsewhere they make two different names look alike.
-_JOINERS = "\u200c\u200d"
 #: No parameter has this name; redacting it only checks whether the arguments fit the signature.
 _NO_PARAMETER = " "
 
@@ -202,54 +119,6 @@ def displayed_context(job: Job, hide: Pattern[str], *, reveal: bool) -> str:
     if not job.context:
         return ""
     return pretty(job.context if reveal else _with_dots(job.context, hide))
-
-
-def printable(text: str, *, lines: bool = False) -> str:
-    """Return text with unprintable characters escaped: NUL, lone surrogates, marks that change the reading direction.
-
-    Spaces of other widths stay, and joiners between letters that need them; with `lines`, line breaks and tabs too.
-    """
-    if text.isprintable():
-        return text
-    kept = "\n\t" if lines else ""
-    return "".join(
-        c if c.isprintable() or c in kept or _is_ordinary(text, at) else escaped(c) for at, c in enumerate(text)
-    )
-
-
-def escaped(text: str) -> str:
-    """Return characters as Python escapes."""
-    return text.encode("unicode_escape").decode("ascii")
-
-
-def _is_ordinary(text: str, at: int) -> bool:
-    """Return whether an unprintable character belongs to ordinary writing and has a visible effect there."""
-    around = text[at - 1 : at] + text[at + 1 : at + 2]
-    if len(around) < 2 or not around.isprintable() or " " in around:
-        return False
-    return category(text[at]) == "Zs" or (text[at] in _JOINERS and min(around) > "\x7f")
-
-
-def short(name: str) -> str:
-    """Return the last part of a dotted name."""
-    return name.rpartition(".")[2] or name
-
-
-def pretty(value: Any) -> str:
-    """Return a JSON value as indented text."""
-    return printable(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
-
-
-def read_arguments(text: str, kind: type) -> Any:
-    """Read edited arguments as JSON of a list or an object. Raises only `PayloadNotSerializable`."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PayloadNotSerializable(f"this is not JSON: {error}") from error
-    if type(value) is not kind:
-        wanted = "a list, [ … ]" if kind is list else "an object, { … }"
-        raise PayloadNotSerializable(f"this must be {wanted}, got {type(value).__name__}")
-    return value
 
 
 def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:

@@ -25,7 +25,7 @@ from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import outbox, sender
 from django_delayq.task.decorator import SensitiveTask
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.redaction import HIDDEN, check_sensitive, redact
+from django_delayq.task.sensitive import HIDDEN, check_sensitive, redact
 from django_delayq.task.task import Task
 from django_delayq.worker.settlement import decide_settlement
 from tests.factories import claim_for, unsent

@@ -1,0 +1,44 @@
+"""Text: names and values as people read them. Nothing in it can move a cursor or turn the reading direction."""
+
+import json
+from typing import Any
+from unicodedata import category
+
+#: Persian words and emoji need them; elsewhere they make two different names look alike.
+_JOINERS = "\u200c\u200d"
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return text with unprintable characters escaped: NUL, lone surrogates, marks that change the reading direction.
+
+    Spaces of other widths stay, and joiners between letters that need them; with `lines`, line breaks and tabs too.
+    """
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(
+        c if c.isprintable() or c in kept or _is_ordinary(text, at) else escaped(c) for at, c in enumerate(text)
+    )
+
+
+def escaped(text: str) -> str:
+    """Return characters as Python escapes."""
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _is_ordinary(text: str, at: int) -> bool:
+    """Return whether an unprintable character belongs to ordinary writing and has a visible effect there."""
+    around = text[at - 1 : at] + text[at + 1 : at + 2]
+    if len(around) < 2 or not around.isprintable() or " " in around:
+        return False
+    return category(text[at]) == "Zs" or (text[at] in _JOINERS and min(around) > "\x7f")
+
+
+def short(name: str) -> str:
+    """Return the last part of a dotted name."""
+    return name.rpartition(".")[2] or name
+
+
+def pretty(value: Any) -> str:
+    """Return a JSON value as indented text."""
+    return printable(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
