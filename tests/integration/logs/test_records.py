@@ -20,7 +20,7 @@ from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
 from django_delayq.worker.execution import run_async
 from tests.integration.worker.execution.claims import claim_of
-from tests.subprocesses import Processes
+from tests.subprocesses import Command, Processes
 
 TWICE = RetryPolicy(max_attempts=2, base=0.01, cap=0.01)
 #: A project's LOGGING that prints each record as JSON, with the fields of jobs and the text of its exception.
@@ -43,29 +43,6 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json", "filters": ["job"]}},
     "root": {"handlers": ["console"], "level": "INFO"},
 }
-"""
-MODULE = """
-import logging, os
-from django_delayq import RetryPolicy, delayed_task
-
-twice = RetryPolicy(max_attempts=2, base=0.01, cap=0.01)
-
-class ShopError(Exception):
-    def __reduce__(self): raise TypeError("not picklable")
-
-@delayed_task(retry=twice, queue="mail")
-def fail(number):
-    logging.getLogger("shop").info("in the task %d", number)
-    raise ShopError("no money\\nleft")
-
-@delayed_task(retry=twice, queue="mail")
-async def fail_async(number):
-    logging.getLogger("shop").info("in the task %d", number)
-    raise ShopError("no money\\nleft")
-
-@delayed_task(retry=twice, queue="mail")
-def crash():
-    os._exit(9)
 """
 
 
@@ -235,27 +212,27 @@ def test_an_exception_that_cannot_be_printed_loses_no_record() -> None:
 
 
 @pytest.fixture
-def shop(processes: Processes, task_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    """Tasks that fail, in processes whose log is JSON."""
-    made = task_module("shop_tasks", MODULE)
+def read_records(processes: Processes, shop: ModuleType) -> Callable[[Command, str], list[Any]]:
+    """Let processes log JSON; return the records about a job in the output of one."""
     with open(processes.folder / "process_settings.py", "a") as project:
         project.write(LOGGING)
     processes.dispatcher()
-    return made
+
+    def read(worker: Command, job_id: str) -> list[Any]:
+        records = [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
+        return [record for record in records if record["job_id"] == job_id]
+
+    return read
 
 
 @pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
 def test_in_every_pool_the_record_has_the_exception_and_the_tasks_own_records_the_job(
-    processes: Processes, shop: ModuleType, pool: str
+    shop: ModuleType, read_records: Any, run_until_dead: Callable[..., Command], pool: str
 ) -> None:
-    worker = processes.worker(f"--pool={pool}", "--concurrency=2")
     jobs = [shop.fail.enqueue(1), shop.fail_async.enqueue(2)]
-    for job in jobs:
-        processes.until_state(job, "dead")
-    assert worker.end() == 0
-    records = [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
+    worker = run_until_dead(pool, *jobs)
     for job, name in zip(jobs, ("fail", "fail_async"), strict=True):
-        mine = [record for record in records if record["job_id"] == job.id]
+        mine = read_records(worker, job.id)
         task = f"shop_tasks.{name}"
         assert {(record["task"], record["queue"]) for record in mine} == {(task, "mail")}
         ours = [record for record in mine if record["name"] == "django_delayq"]
@@ -266,13 +243,11 @@ def test_in_every_pool_the_record_has_the_exception_and_the_tasks_own_records_th
         assert [record["attempt"] for record in theirs] == [1, 2]
 
 
-def test_a_crash_has_an_exception_too(processes: Processes, shop: ModuleType) -> None:
-    worker = processes.worker("--pool=processes", "--concurrency=1")
+def test_a_crash_has_an_exception_too(
+    shop: ModuleType, read_records: Any, run_until_dead: Callable[..., Command]
+) -> None:
     job = shop.crash.enqueue()
-    processes.until_state(job, "dead")
-    assert worker.end() == 0
-    records = [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
-    mine = [record for record in records if record["job_id"] == job.id]
+    mine = read_records(run_until_dead("processes", job), job.id)
     assert [(record["levelname"], record["kind"]) for record in mine] == [
         ("WARNING", "django_delayq.exceptions.JobCrashed"),
         ("ERROR", "django_delayq.exceptions.JobCrashed"),
@@ -280,13 +255,8 @@ def test_a_crash_has_an_exception_too(processes: Processes, shop: ModuleType) ->
     assert "exit code 9" in mine[0]["error"]
 
 
-def test_the_console_of_a_worker_shows_the_traceback(
-    processes: Processes, task_module: Callable[[str, str], ModuleType]
-) -> None:
-    shop = task_module("shop_tasks", MODULE)
-    worker = processes.worker()
-    processes.until_state(shop.fail.enqueue(1), "dead")
-    assert worker.end() == 0
+def test_the_console_of_a_worker_shows_the_traceback(shop: ModuleType, run_until_dead: Callable[..., Command]) -> None:
+    worker = run_until_dead("threads", shop.fail.enqueue(1))
     dead = worker.output[worker.output.index("is dead after attempt 2") :]
     assert "\n    Traceback (most recent call last):\n" in dead
     assert '      File "' in dead and "in fail\n" in dead and "\n    shop_tasks.ShopError: no money\n" in dead

@@ -9,53 +9,9 @@ from typing import Any
 import pytest
 
 from tests.sample_app import django_tasks
-from tests.subprocesses import Processes
+from tests.subprocesses import Command, Processes
 
 CANARY = "4111-canary"
-MODULE = """
-import logging, os
-from django_delayq import RetryPolicy, delayed_task
-
-twice = RetryPolicy(max_attempts=2, base=0.01, cap=0.01)
-
-@delayed_task(retry=twice, queue="mail")
-def fail(number):
-    visible = "seen-by-all"
-    raise ValueError("no money")
-
-@delayed_task(retry=twice, queue="mail")
-async def fail_async(number):
-    visible = "seen-by-all"
-    raise ValueError("no money")
-
-@delayed_task(retry=twice, sensitive=("card",))
-def charge(user, card):
-    derived = [card]
-    try:
-        check(derived)
-    except KeyError as error:
-        raise ValueError("no money") from error
-
-def check(derived):
-    inner = dict(number=derived)
-    raise KeyError("bank")
-
-@delayed_task(retry=twice, sensitive=True)
-async def charge_async(user, card):
-    derived = [card]
-    try:
-        check(derived)
-    except KeyError:
-        raise ValueError("no money")
-
-@delayed_task(retry=twice)
-def crash():
-    os._exit(9)
-
-@delayed_task
-def log_an_error():
-    logging.getLogger("shop").error("the shop is closed")
-"""
 #: What a project puts into its settings. Only the transport is not what it would use.
 SETTINGS = """
 import json, sentry_sdk
@@ -84,23 +40,12 @@ def events(processes: Processes, shop: ModuleType, tmp_path: Path) -> Callable[[
     return lambda: [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.fixture
-def shop(processes: Processes, task_module: Callable[[str, str], ModuleType]) -> ModuleType:
-    """Tasks that fail."""
-    made = task_module("shop_tasks", MODULE)
-    processes.configure(TASK_MODULES=["shop_tasks", "tests.sample_app.django_tasks"])
-    return made
-
-
 @pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
 def test_each_dead_job_is_one_event_with_task_and_job_id_as_tags(
-    processes: Processes, shop: ModuleType, events: Callable[[], list[Any]], pool: str
+    shop: ModuleType, events: Callable[[], list[Any]], run_until_dead: Callable[..., Command], pool: str
 ) -> None:
-    worker = processes.worker(f"--pool={pool}", "--concurrency=2")
     jobs = [shop.fail.enqueue(1), shop.fail_async.enqueue(2)]
-    for job in jobs:
-        processes.until_state(job, "dead")
-    assert worker.end() == 0
+    run_until_dead(pool, *jobs)
     found = {event["tags"]["job_id"]: event for event in events()}
     assert len(events()) == 2 and set(found) == {job.id for job in jobs}
     for job, name in zip(jobs, ("fail", "fail_async"), strict=True):
@@ -108,7 +53,7 @@ def test_each_dead_job_is_one_event_with_task_and_job_id_as_tags(
         assert event["tags"] == {"job_id": job.id, "task": f"shop_tasks.{name}", "queue": "mail", "attempt": "2"}
         assert event["level"] == "error" and event["logger"] == "django_delayq"
         last = event["exception"]["values"][-1]
-        assert (last["type"], last["value"]) == ("ValueError", "no money")
+        assert (last["type"], last["value"]) == ("ShopError", "no money\nleft")
         if pool == "processes":
             assert f"in {name}\n" in event["exception"]["values"][0]["value"]
         else:
@@ -127,13 +72,9 @@ def test_a_dead_job_of_djangos_task_is_one_event(processes: Processes, events: C
 
 @pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
 def test_no_event_has_a_sensitive_argument(
-    processes: Processes, shop: ModuleType, events: Callable[[], list[Any]], pool: str
+    shop: ModuleType, events: Callable[[], list[Any]], run_until_dead: Callable[..., Command], pool: str
 ) -> None:
-    worker = processes.worker(f"--pool={pool}", "--concurrency=2")
-    jobs = [shop.charge.enqueue(1, CANARY), shop.charge_async.enqueue(1, card={"number": CANARY})]
-    for job in jobs:
-        processes.until_state(job, "dead")
-    assert worker.end() == 0
+    worker = run_until_dead(pool, shop.charge.enqueue(1, CANARY), shop.charge_async.enqueue(1, card={"number": CANARY}))
     assert len(events()) == 2
     assert CANARY not in json.dumps(events()) and CANARY not in worker.output
     for event in events():

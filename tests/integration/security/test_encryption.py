@@ -1,7 +1,8 @@
 """Encryption: with ENCRYPT on, no key of Redis holds an argument, an option, an error or a result that can be read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,15 +13,15 @@ from django_delayq import delayed_task, get_job
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import UnknownEncryptionKey
 from django_delayq.job.codec import ENCRYPTED_FORMAT, SIGNED
-from django_delayq.job.job import Claim, Expiry, Job, State
-from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.job import Expiry, Job, State
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.progress import Progress
 from django_delayq.management.preflight import judge_jobs
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.worker.execution import run
-from django_delayq.worker.settlement import decide_settlement
 from tests.factories import unsent
 from tests.inspection import everything, inspection
+from tests.integration.security.steps import take
 from tests.sample_app import tasks
 from tests.shard_apis import DAY, HOUR, ShardApis
 from tests.subprocesses import Processes, until
@@ -54,26 +55,9 @@ def own_task(registered: Any, settings: Any) -> None:
 
 
 @pytest.fixture
-def make(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
-    made: list[ShardApis] = []
-
-    def make_apis(**delayq: Any) -> ShardApis:
-        made.append(ShardApis(redis_url, **{"ENCRYPT": True, **delayq}))
-        return made[-1]
-
-    yield make_apis
-    for apis in made:
-        apis.close()
-
-
-def take(apis: ShardApis, queue: str = "default") -> tuple[Claim, Outcome]:
-    """Claim one job, run it, and settle it as a worker would; a retry is due at once."""
-    worker = apis.worker()
-    [claim] = worker.take(1, queue).claims
-    outcome = run(claim)
-    assert not worker.take(0, queue, settle=[decide_settlement(claim, outcome, worker="w", jitter=0)]).lost
-    apis.promote()
-    return claim, outcome
+def make(make_apis: Callable[..., ShardApis]) -> Callable[..., ShardApis]:
+    """Make APIs with ENCRYPT on: `make(SIGN=True)`, `make(ENCRYPT=False)`."""
+    return partial(make_apis, ENCRYPT=True)
 
 
 def reclaim(apis: ShardApis) -> None:

@@ -1,6 +1,7 @@
 """Signing: with SIGN on, a worker runs only bodies that this project signed for that very job."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,13 +12,12 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadSignature
 from django_delayq.job.codec import SIGNED, encode, with_queue
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import Action, Outcome, OutcomeKind
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Action, OutcomeKind
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.worker.execution import run
-from django_delayq.worker.settlement import decide_settlement
 from tests.factories import unsent
 from tests.inspection import inspection
+from tests.integration.security.steps import take
 from tests.sample_app import tasks
 from tests.shard_apis import DAY, HOUR, ShardApis
 from tests.subprocesses import Processes
@@ -46,25 +46,9 @@ def own_task(registered: Any, settings: Any) -> None:
 
 
 @pytest.fixture
-def make(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
-    made: list[ShardApis] = []
-
-    def make_apis(**delayq: Any) -> ShardApis:
-        made.append(ShardApis(redis_url, **{"SIGN": True, **delayq}))
-        return made[-1]
-
-    yield make_apis
-    for apis in made:
-        apis.close()
-
-
-def take(apis: ShardApis, queue: str = "default") -> tuple[Claim, Outcome]:
-    """Claim one job, run it, and settle it as a worker would."""
-    worker = apis.worker()
-    [claim] = worker.take(1, queue).claims
-    outcome = run(claim)
-    assert not worker.take(0, queue, settle=[decide_settlement(claim, outcome, worker="w")]).lost
-    return claim, outcome
+def make(make_apis: Callable[..., ShardApis]) -> Callable[..., ShardApis]:
+    """Make APIs with SIGN on: `make()`, `make(SIGN=False)`."""
+    return partial(make_apis, SIGN=True)
 
 
 def assert_refused(apis: ShardApis, raw_id: bytes, queue: str = "default") -> None:
