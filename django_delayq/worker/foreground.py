@@ -19,6 +19,7 @@ from django_delayq.store.claims import Claims, ExchangeReply, Settlement
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.shard import Shard
 from django_delayq.worker import execution
+from django_delayq.worker.claiming.heartbeats import Heartbeats
 from django_delayq.worker.claiming.leases import HeldClaims
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from django_delayq.worker.settlement import decide_settlement, emit_all
@@ -47,6 +48,7 @@ class _ForegroundLink:
     """The link of the running code to the thread that sends heartbeats."""
 
     held: HeldClaims
+    heartbeats: Heartbeats
     lease: bytes
 
     @property
@@ -54,7 +56,7 @@ class _ForegroundLink:
         return self.held.is_stopping(self.lease)
 
     def report_progress(self, progress: Progress) -> None:
-        self.held.report_progress(self.lease, progress)
+        self.heartbeats.report_progress(self.lease, progress)
 
 
 def run_one(
@@ -75,20 +77,19 @@ def run_one(
     claim = claims.claim_one(raw_id, worker_name=name)
     if claim is None:
         return None
-    held = HeldClaims(
-        claims.heartbeat,
-        lease_us=shard.config.worker.lease_us,
-        name=name,
-        ended=ended.set,
-        notification=WorkerNotification(shard, lambda: claims.worker_id),
+    lease_us = shard.config.worker.lease_us
+    held = HeldClaims(lease_us=lease_us)
+    notification = WorkerNotification(shard, lambda: claims.worker_id)
+    heartbeats = Heartbeats(
+        held, claims.heartbeat, lease_us=lease_us, name=name, notification=notification, ended=ended.set
     )
     unlimited = claim
     if claim.job is not None:
         unlimited = replace(claim, job=replace(claim.job, timeout_us=None, hard_timeout_us=None, expiry=None))
     held.add([unlimited])
     # A heartbeat before the code begins: it confirms the claim.
-    held.step()
-    held.start()
+    heartbeats.step()
+    heartbeats.start()
     raised: list[BaseException] = []
 
     def note(error: BaseException) -> None:
@@ -100,7 +101,7 @@ def run_one(
         outcome = UNSTARTED
         if held.begin(claim.lease):
             with runtime.override(on_task_exception=note):
-                outcome = execution.run(unlimited, _ForegroundLink(held, claim.lease))
+                outcome = execution.run(unlimited, _ForegroundLink(held, heartbeats, claim.lease))
         if raised and isinstance(raised[-1], _ENDED_BY_PERSON):
             outcome = replace(outcome, kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
         if held.is_stopping(claim.lease):
@@ -113,7 +114,7 @@ def run_one(
             outcome = stopped(outcome)
             settlement, reply = _settle(claims, claim, outcome, name, due_us)
     finally:
-        held.end_heartbeats()
+        heartbeats.end()
         # A late heartbeat would list this process again.
         ended.wait(_LAST_HEARTBEAT)
     metrics = MetricsBuffer()

@@ -19,6 +19,7 @@ from django_delayq.processes.service import Runnable, process_name
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.shard import Shard
 from django_delayq.worker.claiming.blocking_claim import BlockingClaim
+from django_delayq.worker.claiming.heartbeats import Heartbeats
 from django_delayq.worker.claiming.leases import HeldClaims
 from django_delayq.worker.claiming.prefetch import PrefetchPolicy
 from django_delayq.worker.claiming.queue_listener import QueueListener
@@ -113,15 +114,16 @@ class Worker(Runnable):
         self.metrics = metrics
         #: Ends the sleep of the loop; called by other threads. The `run_worker` command sets it.
         self.wake: Callable[[], object] = lambda: None
-        self._held = HeldClaims(
+        self._held = HeldClaims(lease_us=config.lease_us, stop_claim=pool.stop)
+        self._heartbeats = Heartbeats(
+            self._held,
             claims.heartbeat,
-            pool.is_stuck,
             lease_us=config.lease_us,
             name=self._name,
-            ended=lambda: self.wake(),
-            stop_claim=pool.stop,
-            quiet=self.quiet,
             notification=WorkerNotification(shard, lambda: claims.worker_id),
+            is_stuck=pool.is_stuck,
+            quiet=self.quiet,
+            ended=lambda: self.wake(),
         )
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
         #: Called when jobs were settled as interrupted while their code still runs here. `run_worker` sets it, to end
@@ -138,7 +140,7 @@ class Worker(Runnable):
         self._is_quiet = False
         self._grace_until: float | None = None
         # Last: its thread may call `quiet()` at once.
-        self._held.start()
+        self._heartbeats.start()
 
     @property
     def phase(self) -> Phase:
@@ -166,7 +168,7 @@ class Worker(Runnable):
             raise
 
     def _step(self) -> float | None:
-        self._held.check()
+        self._heartbeats.check()
         # A reply that has arrived brings a job that is due now, so everything else comes after it.
         if self._session.in_flight is not InFlight.REPLY:
             if self._has_given_up():
@@ -230,7 +232,7 @@ class Worker(Runnable):
 
     def close(self) -> None:
         """Close connections and end threads."""
-        self._held.end_heartbeats()
+        self._heartbeats.end()
         self._queues.close()
         self._fallback.close()
 
@@ -249,7 +251,7 @@ class Worker(Runnable):
 
     def report_progress(self, claim: Claim, progress: Progress) -> None:
         """Store the progress of a claim's job soon; called by its code."""
-        self._held.report_progress(claim.lease, progress)
+        self._heartbeats.report_progress(claim.lease, progress)
 
     def _may_claim(self) -> bool:
         return self.phase.claims and self._prefetch.load(self._pool.held).has_slot

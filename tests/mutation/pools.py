@@ -17,7 +17,7 @@ LEASES, HEARTBEATS = "worker/claiming/leases.py", ("tests/unit/worker/test_heart
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker whose slots are all stuck keeps running",
-        LEASES,
+        "worker/claiming/heartbeats.py",
         "        if self._is_stuck(self._lease):\n",
         "        if False:\n",
     ): ("tests/integration/worker/pools/test_hard_timeout.py",),
@@ -185,9 +185,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "progress is written at each call",
-        "worker/claiming/leases.py",
-        "elif self._progress and now >= self._write_at:",
-        "elif self._progress:",
+        "worker/claiming/heartbeats.py",
+        "elif self._held.has_progress and now >= self._write_at:",
+        "elif self._held.has_progress:",
     ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "progress that could not be written is lost",
@@ -197,7 +197,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "a worker reads its own notification and waits on",
-        "worker/claiming/leases.py",
+        "worker/claiming/heartbeats.py",
         "self._beat_at, self._notified = 0.0, True",
         "pass",
     ): ("tests/integration/worker/test_stopping.py",),

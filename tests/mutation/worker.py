@@ -53,7 +53,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "timeout_us=None, hard_timeout_us=None, expiry=None",
         "expiry=None",
     ): (FOREGROUND,),
-    at("nothing renews the lease of a run in the foreground", "worker/foreground.py", "    held.start()\n", ""): (
+    at("nothing renews the lease of a run in the foreground", "worker/foreground.py", "    heartbeats.start()\n", ""): (
         FOREGROUND,
     ),
     at(
@@ -188,18 +188,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker ignores the end of its heartbeats",
         "worker/worker.py",
-        "        self._held.check()\n",
+        "        self._heartbeats.check()\n",
         "",
     ): ("tests/integration/worker/test_user_code.py",),
     at(
         "the end of the heartbeats does not wake the worker",
-        "worker/claiming/leases.py",
+        "worker/claiming/heartbeats.py",
         "            self._on_ended()\n",
         "            pass\n",
     ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "a service treats the end of its heartbeats as a failed step",
-        "worker/claiming/leases.py",
+        "worker/claiming/heartbeats.py",
         "raise SystemExit(f",
         "raise RuntimeError(f",
     ): ("tests/unit/worker/test_held_claims.py",),

@@ -13,6 +13,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim, Job
 from django_delayq.processes.service import Service
 from django_delayq.store.claims import HeartbeatReply
+from django_delayq.worker.claiming.heartbeats import Heartbeats, Send
 from django_delayq.worker.claiming.leases import HeldClaims
 from tests.factories import claim_for
 
@@ -24,6 +25,19 @@ def claim(*, age: float = 0.0, hard_timeout_us: int | None = None) -> Claim:
     raw_id = b"i" * 12 if hard_timeout_us is None else b"l" * 12
     job = Job(raw_id=raw_id, shard=0, task="shop.remind", queue="mail", hard_timeout_us=hard_timeout_us)
     return claim_for(job, sent_at=lease_time() - age, received_at=monotonic() - age)
+
+
+def hold(
+    *claims: Claim, lease_us: int = 30_000_000, send: Send = lambda *_: HeartbeatReply()
+) -> tuple[HeldClaims, Heartbeats]:
+    """Return held claims, and their heartbeats."""
+    held = HeldClaims(lease_us=lease_us)
+    held.add(claims)
+    return held, Heartbeats(held, send, lease_us=lease_us)
+
+
+def all_lost(leases: list[bytes], *_: object) -> HeartbeatReply:
+    return HeartbeatReply(lost=frozenset(leases))
 
 
 class FailingClaims:
@@ -45,9 +59,8 @@ class FailingClaims:
 @pytest.mark.parametrize("make", [lambda: RuntimeError("a bug"), lambda: StoreUnavailable("away")], ids=["bug", "away"])
 def test_heartbeats_continue_after_one_fails(make: Callable[[], Exception]) -> None:
     claims, held = FailingClaims(make()), claim()
-    leases = HeldClaims(claims.heartbeat, lease_us=30_000)
-    leases.add([held])
-    service = Service(leases, name="Heartbeats")
+    _, heartbeats = hold(held, lease_us=30_000, send=claims.heartbeat)
+    service = Service(heartbeats, name="Heartbeats")
     thread = threading.Thread(target=service.run, daemon=True)
     thread.start()
     try:
@@ -61,22 +74,20 @@ def test_heartbeats_continue_after_one_fails(make: Callable[[], Exception]) -> N
 
 def test_a_lost_lease_is_no_longer_held() -> None:
     held = claim()
-    leases = HeldClaims(lambda leases, *_: HeartbeatReply(lost=frozenset(leases)), lease_us=30_000_000)
-    leases.add([held])
+    leases, heartbeats = hold(held, send=all_lost)
     assert leases.trusts(held.lease)
-    assert leases.beat() == {held.lease}
+    assert heartbeats.beat() == {held.lease}
     assert not leases.trusts(held.lease)
-    assert leases.beat() == frozenset()
+    assert heartbeats.beat() == frozenset()
 
 
 def test_a_claim_beyond_its_hard_limit_gets_no_heartbeat() -> None:
     beats: list[list[bytes]] = []
     within, without, beyond = claim(age=5, hard_timeout_us=6_000_000_000), claim(age=5), claim(age=5, hard_timeout_us=1)
     for held in ([without, beyond], [within], [beyond]):
-        leases = HeldClaims(lambda leases, *_: beats.append(leases) or HeartbeatReply(), lease_us=30_000_000)
-        leases.add(held)
+        leases, heartbeats = hold(*held, send=lambda leases, *_: beats.append(leases) or HeartbeatReply())
         assert all(leases.begin(claim.lease) for claim in held)
-        leases.beat()
+        heartbeats.beat()
     # Without another lease to renew, no request is sent.
     assert beats == [[without.lease], [within.lease]]
 
@@ -84,20 +95,18 @@ def test_a_claim_beyond_its_hard_limit_gets_no_heartbeat() -> None:
 def test_a_claim_beyond_its_hard_limit_is_no_longer_trusted() -> None:
     # Both leases are nearly over; a heartbeat renews one of them.
     beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
-    leases = HeldClaims(lambda *_: HeartbeatReply(), lease_us=30_000_000)
-    leases.add([beyond, renewed])
+    leases, heartbeats = hold(beyond, renewed)
     # Their trust is over: a lease of 30 s is trusted for 27.
     assert not leases.begin(beyond.lease)
     leases._began[beyond.lease] = beyond.received_at
-    assert leases.beat() == frozenset()
+    assert heartbeats.beat() == frozenset()
     assert leases.trusts(renewed.lease)
     assert not leases.trusts(beyond.lease)
 
 
 def test_a_lost_lease_is_not_trusted_while_its_loss_is_logged() -> None:
     lost = claim()
-    leases = HeldClaims(lambda leases, *_: HeartbeatReply(lost=frozenset(leases)), lease_us=30_000_000)
-    leases.add([lost])
+    leases, heartbeats = hold(lost, send=all_lost)
     trusted: list[bool] = []
 
     class Observer(logging.Handler):
@@ -107,7 +116,7 @@ def test_a_lost_lease_is_not_trusted_while_its_loss_is_logged() -> None:
     logger, observer = logging.getLogger("django_delayq"), Observer()
     logger.addHandler(observer)
     try:
-        leases.beat()
+        heartbeats.beat()
     finally:
         logger.removeHandler(observer)
     assert trusted == [False]
@@ -116,34 +125,31 @@ def test_a_lost_lease_is_not_trusted_while_its_loss_is_logged() -> None:
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts suspended time")
 def test_suspended_time_of_the_host_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     held = claim()
-    leases = HeldClaims(lambda *_: HeartbeatReply(), lease_us=30_000_000)
-    leases.add([held])
+    leases, heartbeats = hold(held)
     clock = time.clock_gettime
     assert leases.trusts(held.lease)
     monkeypatch.setattr(time, "clock_gettime", lambda number: clock(number) + 100 * (number == time.CLOCK_BOOTTIME))
     assert not leases.trusts(held.lease)
     # A heartbeat renews the lease by the same clock.
-    leases.beat()
+    heartbeats.beat()
     assert leases.trusts(held.lease)
 
 
 def test_the_hard_limit_counts_from_the_start_of_the_code() -> None:
     # Its process took 5 s to start, longer than the limit.
     starting = claim(age=5, hard_timeout_us=1_000_000)
-    leases = HeldClaims(lambda *_: HeartbeatReply(), lease_us=30_000_000)
-    leases.add([starting])
+    leases, heartbeats = hold(starting)
     until_before = leases._trusted_until[starting.lease]
-    leases.beat()
+    heartbeats.beat()
     assert leases._trusted_until[starting.lease] > until_before
     assert leases.begin(starting.lease)
     until_before = leases._trusted_until[starting.lease]
-    leases.beat()
+    heartbeats.beat()
     assert leases._trusted_until[starting.lease] > until_before
 
 
 def test_a_claim_that_never_begins_is_not_renewed_forever() -> None:
     beats: list[list[bytes]] = []
-    leases = HeldClaims(lambda leases, *_: beats.append(leases) or HeartbeatReply(), lease_us=30_000_000)
-    leases.add([claim(age=121)])
-    leases.beat()
+    _, heartbeats = hold(claim(age=121), send=lambda leases, *_: beats.append(leases) or HeartbeatReply())
+    heartbeats.beat()
     assert beats == []
