@@ -13,7 +13,7 @@ from typing import Any
 from django_delayq.job.value import has_type
 
 _HEAD = struct.Struct(">HB")
-#: The number of attempts stops here: a job that is tried for ever may have more.
+#: The largest number of attempts that a record holds. A job without a limit may have more.
 MAX_COUNT = 0xFFFF
 #: Bit of the third byte -> field. Scripts know the first two.
 _BITS = {1: "crash_suspected", 2: "spared", 4: "interrupted"}

@@ -25,7 +25,8 @@ from django_delayq.job.value import fast_dataclass
 SHORTEST_WAIT_US, LONGEST_WAIT_US = SECOND_US, 30 * SECOND_US
 #: Shortest delay of a snooze: a task that snoozes for 0 s would run in a loop.
 SHORTEST_SNOOZE_US = SECOND_US // 10
-#: Interruptions of a job that are no attempts. A job that never ends within GRACE must not run for ever.
+#: Most interruptions of a job that do not count as attempts. Later ones count: a job that never ends within GRACE must
+#: not run for ever.
 FREE_INTERRUPTIONS = 20
 
 
@@ -107,8 +108,8 @@ WORKER_STOPPED = "The worker was stopped before the task ended."
 
 
 def stopped(outcome: Outcome) -> Outcome:
-    """Return the outcome of an attempt that somebody asked to stop: what returned is done, all else is stopped."""
-    # Also a result that cannot be stored: the script takes no dead letter of a job that was asked to stop.
+    """Return the outcome of a job that was asked to stop: SUCCEEDED if its task returned, otherwise STOPPED."""
+    # A result that cannot be stored is STOPPED, too: the script refuses a dead letter of such a job.
     return outcome if outcome.kind is OutcomeKind.SUCCEEDED else replace(outcome, kind=OutcomeKind.STOPPED)
 
 
@@ -119,7 +120,7 @@ class Action(StrEnum):
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
     RELEASE = "release"
-    #: The job ends as cancelled: somebody asked it to stop while it ran.
+    #: The job was asked to stop while it ran. It ends as cancelled.
     CANCEL = "cancel"
 
 

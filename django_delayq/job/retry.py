@@ -56,7 +56,8 @@ class RetryPolicy:
     "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. `delays` replaces it by exact waits.
     """
 
-    #: All runs, crashes included: 1 … 1,000, or None for ever. Default: 5, or one more than there are `delays`.
+    #: Most attempts, 1 to 1,000; None means no limit. A crash is an attempt. The default is 5, or one more than the
+    #: number of `delays`.
     max_attempts: int | None = _DEFAULT
     #: Longest wait before the second attempt: seconds or timedelta, stored as timedelta.
     base: timedelta | float = timedelta(seconds=2)

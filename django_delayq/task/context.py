@@ -25,7 +25,7 @@ class RunLink(Protocol):
 
     @property
     def should_stop(self) -> bool:
-        """Whether somebody asked the job to stop."""
+        """Whether the job was asked to stop."""
 
     def report_progress(self, progress: Progress) -> None:
         """Pass a progress on; it does not wait for Redis, and may drop a value that a later one replaces."""

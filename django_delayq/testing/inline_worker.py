@@ -50,7 +50,7 @@ class _InlineLink:
 
     @property
     def should_stop(self) -> bool:
-        """Whether somebody asked the job to stop."""
+        """Whether the job was asked to stop."""
         return self._lease in self._claims.heartbeat([self._lease]).stops
 
     def report_progress(self, progress: Progress) -> None:

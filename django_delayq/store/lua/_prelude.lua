@@ -1,6 +1,6 @@
--- Prelude: functions that several scripts share. Owns the clock, ranks, notifications, and how a job enters or leaves a
---   place. The loader puts the names of a script's keys in front, and leaves out the functions that the script does not
---   use; the functions read those names.
+-- Prelude: the functions that several scripts share. They own the clock, ranks, notifications, and how a job enters or
+--   leaves a place. The loader puts the names of a script's keys in front, which the functions read. It leaves out each
+--   function that the script does not use.
 --
 -- Two rules hold for every script that writes:
 -- 1. Type checks: a script reads each key that it will write (ZCARD, HLEN, GET) before its first write. If somebody

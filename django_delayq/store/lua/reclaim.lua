@@ -1,4 +1,5 @@
--- Reclaim: the caller's decision on each job whose lease expired is applied, if the same lease is still expired.
+-- Reclaim: a dispatcher applies its decisions on jobs whose leases expired. Each applies only if its lease is still
+--   expired.
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed; then results of each
 --   stopped job that keeps its result, then scheduled, ready, notify and recovered of each queue of the batch.

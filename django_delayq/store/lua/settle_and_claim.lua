@@ -1,5 +1,5 @@
--- Settle_and_claim: a worker's outcomes are applied, each only while its lease stands, and its next claims are made
---   under a new token. Safe to repeat: a repeated number gets the recorded answer.
+-- Settle_and_claim: a worker hands in its outcomes and claims its next jobs under a new token. An outcome applies only
+--   while its lease stands. Safe to repeat: a repeated number gets the recorded answer.
 -- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
 --   unconfirmed; then ready, notify and recovered of each served queue, then results of each job whose result is kept,

@@ -83,7 +83,7 @@ class JobRow:
 
     @property
     def stops(self) -> bool:
-        """Whether somebody asked the running job to stop."""
+        """Whether the running job was asked to stop."""
         return self.claim_record.stop_by_us is not None
 
     @property

@@ -38,7 +38,7 @@ class HeldClaims:
         self._began: dict[bytes, float] = {}
         #: Leases whose outcomes are in flight: the reply shows whether they were lost.
         self._settling: set[bytes] = set()
-        #: lease -> monotonic moment at which its code must have ended, of jobs that somebody asked to stop
+        #: lease -> monotonic moment at which its code must end; of jobs that were asked to stop
         self._stopping: dict[bytes, float] = {}
         #: lease -> progress that is not stored yet
         self._progress: dict[bytes, Progress] = {}
@@ -89,7 +89,7 @@ class HeldClaims:
         return until is not None and lease_time() < until
 
     def begin(self, lease: bytes) -> bool:
-        """Start the hard limit. Returns False if the code must not run: lease maybe lost, or job asked to stop."""
+        """Start the hard limit. Return False if the code must not run: lease maybe lost, or job asked to stop."""
         with self._lock:
             if not self.trusts(lease) or lease in self._stopping:
                 return False
@@ -142,12 +142,12 @@ class HeldClaims:
         return gone
 
     def is_stopping(self, lease: bytes) -> bool:
-        """Return whether somebody asked the job of a held claim to stop."""
+        """Return whether the job of a held claim was asked to stop."""
         # Without the lock: one look-up in a dict that is mostly empty, for each job.
         return lease in self._stopping
 
     def stop(self, lease: bytes, seconds: float) -> None:
-        """Stop the code of a claim within that many seconds; a repeated request changes nothing."""
+        """Ask the code of a claim to end within that many seconds. A request with the same end has no effect."""
         until = monotonic() + seconds
         with self._lock:
             claim, known = self._claims.get(lease), self._stopping.get(lease)

@@ -32,7 +32,7 @@ class ChildLink:
 
     @property
     def should_stop(self) -> bool:
-        """Whether somebody asked the job to stop."""
+        """Whether the job was asked to stop."""
         return self._lease in self._stops
 
     def report_progress(self, progress: Progress) -> None:
