@@ -51,7 +51,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
     ): ("tests/chaos/processes/test_points.py", KILLS),
-    at("leases are not renewed", "worker/claiming/leases.py", "        self.beat()\n", ""): (
+    at("leases are not renewed", "worker/claiming/leases.py", "            self.beat()\n", ""): (
         "tests/unit/worker/test_heartbeats.py",
         "tests/chaos/processes/test_every_step.py",
     ),
