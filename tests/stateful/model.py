@@ -293,8 +293,7 @@ class Model:
             return None
         if job.digest and (holder := self.holder(job.digest)):
             raise KeyTaken(0, holder)
-        job.ended, job.crash_suspected, job.spared = 0, False, False
-        job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
+        job.revive()
         self._wait(job, self.now + delay_us, revived=True, last_us=last_us)
         return job.due_us
 
