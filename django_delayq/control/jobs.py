@@ -106,8 +106,8 @@ class Jobs:
     def requeue(self, *, spread: float | timedelta | None = None, on_progress: OnProgress | None = None) -> int:
         """Retry the failed jobs that failed before this call: all at once, or evenly over `spread`.
 
-        Seconds or a timedelta. Their attempts count from 0. The spread is stored until the call ends: a call with the
-        same filter and length continues one that was interrupted, and never exceeds its rate.
+        Seconds or a timedelta. Attempts, snoozes and interruptions count from 0. The spread is stored until the call
+        ends: a call with the same filter and length continues one that was interrupted, and never exceeds its rate.
         """
         states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
         length_us = 0 if spread is None else duration_us(spread, name="spread")

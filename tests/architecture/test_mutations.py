@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import django_delayq
-from tests.mutation.mutations import MUTATIONS
+from tests.mutation import MUTATIONS
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]

@@ -13,6 +13,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
+from django_delayq.job.security.attempts_record import read_attempts
 from django_delayq.job.security.encryption import PROGRESS, Cipher
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
@@ -246,7 +247,7 @@ def read_row(
         score=_exact(score),
         stored=stored,
         size=size,
-        attempts=AttemptHistory.unpack(cipher.open_attempts(member[:12], attempts)),
+        attempts=read_attempts(attempts, raw_id=member[:12], cipher=cipher),
         claim_record=claim,
         worker=worker_name.decode(errors="replace") if worker_name else "",
         due_first_us=due_first_us,

@@ -22,7 +22,7 @@ from django_delayq.worker.settlement import decide_settlement
 from tests.factories import unsent
 from tests.inspection import everything, inspection
 from tests.sample_app import tasks
-from tests.shard_apis import DAY, HOUR, ShardApis
+from tests.shard_apis import DAY, HOUR, ShardApis, uncounted
 from tests.subprocesses import Processes, until
 
 #: A run closes connections that other tests may have opened.
@@ -206,6 +206,45 @@ def test_a_worker_without_the_key_leaves_the_job_to_one_that_has_it(
     rotated.clock.advance(DAY)
     rotated.promote()
     assert take(rotated)[1].kind is OutcomeKind.SUCCEEDED
+
+
+# The dispatcher seals its entry with its own key, if it encrypts.
+@pytest.mark.parametrize(("encrypts", "entries"), [(True, 1), (False, 2)])
+def test_a_process_without_the_key_keeps_the_history(
+    make: Callable[..., ShardApis], client: Redis, settings: Any, encrypts: bool, entries: int
+) -> None:
+    apis = make()
+    raw_id = add_failing(apis)
+    worker = apis.worker()
+    [claim] = worker.take(1).claims
+    worker.take(0, settle=[uncounted(claim, claim.attempts.cut_short().snoozed(), keeps_rank=True)])
+    take(apis)
+    settings.SECRET_KEY = "second"
+    other = make(ENCRYPT=encrypts)
+    for step in (take, take, lambda apis: (apis.worker().take(), reclaim(apis))):
+        other.clock.advance(HOUR)
+        other.promote()
+        step(other)
+    # The readable number of attempts counts on.
+    assert other.inspection.find(raw_id).attempts.ended == 2
+    found = apis.inspection.find(raw_id).attempts
+    assert ERROR in found.history[0]["error"]
+    assert (len(found.history), found.interruptions, found.snoozes) == (entries, 1, 1)
+    assert readable(client) == []
+
+
+def test_a_retry_without_the_key_keeps_the_history(make: Callable[..., ShardApis], settings: Any) -> None:
+    apis = make()
+    raw_id = add_failing(apis)
+    take(apis)
+    apis.clock.advance(HOUR)
+    apis.promote()
+    take(apis)
+    settings.SECRET_KEY = "second"
+    letter = apis.inspection.dead_letter(raw_id)
+    assert letter is not None and make().operations.requeue(raw_id, died_us=letter.moment_us)
+    found = apis.inspection.find(raw_id).attempts
+    assert found.ended == 0 and [ERROR in entry["error"] for entry in found.history] == [True, True]
 
 
 def test_a_dispatcher_without_the_key_returns_the_job(make: Callable[..., ShardApis], settings: Any) -> None:
