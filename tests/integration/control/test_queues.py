@@ -1,6 +1,7 @@
 """queue() and queues(): pause, resume and counts of the queues of a store."""
 
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -124,3 +125,21 @@ def test_the_queues_of_one_loop_share_a_read(delayq: DelayQ, monkeypatch: pytest
     assert found["c"].counts()["ready"] == 0
     assert len(reads) == once
     assert found["a"] == queue("a")
+
+
+@pytest.mark.parametrize("change", ["jobs", "pause", "resume", "a second later"])
+def test_counts_are_read_again_after_a_change(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    for name in ("a", "b"):
+        tasks.noop.using(queue=name).after(60).enqueue(name)
+    first, second = [each for each in queues() if each.name in ("a", "b")]
+    assert first.counts()["scheduled"] == 1
+    if change == "jobs":
+        assert first.jobs().cancel() == second.jobs().cancel() == 1
+    else:
+        queue("b").jobs().cancel()
+    if change == "a second later":
+        later = monotonic() + 1.1
+        monkeypatch.setattr("django_delayq.control.queues.monotonic", lambda: later)
+    elif change != "jobs":
+        getattr(first, change)()
+    assert second.counts()["scheduled"] == 0
