@@ -82,7 +82,7 @@ class Jobs:
             raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
         states = self._only(_WAITING, "reschedule()", "jobs that wait; requeue() revives failed ones")
         delay_us, at_us = self._store.config.tasks.check_time(delay=delay, at=at)
-        now_us = self._now_us()
+        now_us = self._store.now_us()
         due_us = min(now_us + (delay_us or 0), LATEST_US) if at_us is None else at_us
         if due_us <= now_us:
             states = [state for state in states if state is State.SCHEDULED]
@@ -113,7 +113,7 @@ class Jobs:
         length_us = 0 if spread is None else duration_us(spread, name="spread")
         if spread is not None and not 0 < length_us <= self._store.config.tasks.max_delay_us:
             raise DelayValueError("spread must be longer than 0 and at most MAX_DELAY; leave it out for no spread")
-        end_us = self._now_us() + 1
+        end_us = self._store.now_us() + 1
         left = Counter[int]()
         if length_us and self.ids is None:
             left.update({shard: self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()})
@@ -139,7 +139,7 @@ class Jobs:
     def discard(self, *, on_progress: OnProgress | None = None) -> int:
         """Drop the failed jobs for good."""
         states = self._only(_DEAD, "discard()", "failed jobs; cancel() withdraws jobs that wait")
-        end_us = self._now_us() + 1
+        end_us = self._store.now_us() + 1
         return self._change(
             states, lambda operations, rows: operations.discard_many(_batch(rows)), on_progress, to_us=end_us
         )
@@ -157,10 +157,6 @@ class Jobs:
         if not states:
             raise ValueError(f"{method} is for {what}; got state={' and '.join(NAMES[state] for state in self.states)}")
         return states
-
-    def _now_us(self) -> int:
-        """Return the time of Redis."""
-        return self._store.dashboard(0).snapshot().now_us
 
     def _change(
         self,
@@ -277,7 +273,7 @@ def until_us(value: Any, store: Store, *, name: str) -> int:
     """Return a moment in µs since the epoch: an aware datetime, or seconds or a timedelta from Redis's time now."""
     if isinstance(value, datetime):
         return moment_us(value, name=name)
-    return min(store.dashboard(0).snapshot().now_us + duration_us(value, name=name), LATEST_US)
+    return min(store.now_us() + duration_us(value, name=name), LATEST_US)
 
 
 def _ids(texts: Iterable[str]) -> list[tuple[bytes, int]]:

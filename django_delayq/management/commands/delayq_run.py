@@ -16,7 +16,7 @@ from django_delayq.management.operating import (
     NOT_FOUND,
     RUNS_ELSEWHERE,
     OperatingCommand,
-    job_facts,
+    call_text,
 )
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.store import Store
@@ -55,9 +55,9 @@ class Command(OperatingCommand):
         row = store.lookup(shard).find(raw_id, with_lease=True)
         _check(row)
         if options["dry_run"]:
-            self.print_result(options, f"Would run {job_facts(row, store)['call']}.", dry_run=True, id=row.id)
+            self.print_result(options, f"Would run {call_text(row, store)}.", dry_run=True, id=row.id)
             return
-        self.confirm(f"Run {job_facts(row, store)['call']} here?", options)
+        self.confirm(f"Run {call_text(row, store)} here?", options)
         on_exception = _post_mortem if options["pdb"] else lambda _: None
         ran = run_one(store.shards[shard], raw_id, due_us=row.due_us, on_exception=on_exception)
         if ran is None:

@@ -13,7 +13,7 @@ from django.core.management.base import CommandParser
 from django_delayq.clock import moment
 from django_delayq.control.jobs import jobs
 from django_delayq.management.operating import OperatingCommand, span
-from django_delayq.metrics import ALL_JOBS, queue_dimension
+from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.store import Store
@@ -26,6 +26,8 @@ _BAR = 20
 #: To the first line and column, and from there to the end of the screen: terminals show no empty frame between.
 _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _COLUMNS = ("queue", "state", "scheduled", "overdue", "ready", "oldest", "running", "workers", "done/h", "failed/h")
+#: Few projects have such jobs: the table of queues has a column of them only if there were any.
+_SELDOM = ("snoozed", "expired", "cancelled")
 
 
 class Command(OperatingCommand):
@@ -82,6 +84,7 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
         "done_last_hour": hour.done,
         "retried_last_hour": hour.retried,
         "died_last_hour": now.died_last_hour,
+        **_seldom(hour),
         "queues": {name: _queue(now, name) for name in now.queues},
         "jobs": [_job(row, now.now_us) for row in longest],
         "processes": [
@@ -111,9 +114,14 @@ def _queue(now: Snapshot, name: str) -> dict[str, Any]:
         "workers": sum(process.serves(name) for process in now.processes),
         "done_last_hour": hour.done,
         "failed_last_hour": hour.failed,
+        **_seldom(hour),
         "paused_by": state.paused.by if state.paused else None,
         "paused_until": moment(state.paused.until_us).isoformat() if state.paused and state.paused.until_us else None,
     }
+
+
+def _seldom(hour: Stats) -> dict[str, int]:
+    return {f"{name}_last_hour": getattr(hour, name) for name in _SELDOM}
 
 
 def _job(row: JobRow, now_us: int) -> dict[str, Any]:
@@ -133,10 +141,15 @@ def _job(row: JobRow, now_us: int) -> dict[str, Any]:
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     numbers = "  ".join(f"{name} {facts[name]:,}" for name in ("scheduled", "ready", "running", "failed"))
-    ended = f"{facts['done_last_hour']:,} done, {facts['retried_last_hour']:,} retried"
-    yield f"{facts['time'][:19]}  {numbers}  last hour: {ended}, {facts['died_last_hour']:,} failed"
+    yield f"{facts['time'][:19]}  {numbers}"
+    hour = {"done": "done", "retried": "retried", "died": "failed", **{name: name for name in _SELDOM}}
+    numbers = "  ".join(f"{word} {facts[f'{name}_last_hour']:,}" for name, word in hour.items())
+    yield f"{'last hour':19}  {numbers}"
     yield ""
-    yield from _table(_COLUMNS, [_row(name, queue) for name, queue in facts["queues"].items()])
+    queues = facts["queues"]
+    more = [name for name in _SELDOM if any(each[f"{name}_last_hour"] for each in queues.values())]
+    heads = (*_COLUMNS, *(f"{name}/h" for name in more))
+    yield from _table(heads, [_row(name, queue, more) for name, queue in queues.items()])
     if facts["jobs"]:
         yield ""
         cells = [
@@ -157,15 +170,15 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield from _table(("process", "name", "busy", "seen"), processes)
 
 
-def _row(name: str, queue: dict[str, Any]) -> tuple[str, ...]:
+def _row(name: str, queue: dict[str, Any], seldom: Sequence[str]) -> tuple[str, ...]:
     state = "active" if queue["workers"] else "no worker"
     if queue["paused_by"] is not None:
         state = f"paused by {queue['paused_by']}"
         if queue["paused_until"]:
             state += f" until {queue['paused_until'][:19]}"
     numbers = (f"{queue[name]:,}" for name in ("scheduled", "overdue", "ready"))
-    more = (f"{queue[name]:,}" for name in ("running", "workers", "done_last_hour", "failed_last_hour"))
-    return (name, state, *numbers, _span(queue["waited"]), *more)
+    names = ("running", "workers", "done_last_hour", "failed_last_hour", *(f"{each}_last_hour" for each in seldom))
+    return (name, state, *numbers, _span(queue["waited"]), *(f"{queue[each]:,}" for each in names))
 
 
 def _progress(job: dict[str, Any]) -> str:

@@ -168,7 +168,7 @@ def test_stats_show_queues_jobs_and_processes(mixed: list[str]) -> None:
     assert facts["queues"]["other"]["ready"] == 1
     text = run("delayq_stats")
     assert "scheduled 3  ready 1  running 0  failed 2" in text
-    assert [line.split()[0] for line in text.splitlines()[2:5]] == ["queue", "mail", "other"]
+    assert [line.split()[0] for line in text.splitlines()[3:6]] == ["queue", "mail", "other"]
 
 
 @pytest.mark.parametrize(
