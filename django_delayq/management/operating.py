@@ -204,7 +204,10 @@ def span(text: str) -> timedelta:
     parts = _SPAN.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment")
-    return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    try:
+        return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    except OverflowError as error:
+        raise ArgumentTypeError(f"{text!r:.80} is too long: a span is at most {timedelta.max.days}d") from error
 
 
 def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 import json
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import islice
 from shutil import get_terminal_size
 from typing import Any
@@ -21,6 +23,8 @@ from django_delayq.templatetags.delayq import duration_text
 
 #: Most running jobs that are shown, and that are read to find the longest.
 _SHOWN, _READ = 10, 250
+#: Time between two views.
+_SHORTEST, _LONGEST = timedelta(milliseconds=500), timedelta(days=1)
 #: Characters of a progress bar.
 _BAR = 20
 #: To the first line and column, and from there to the end of the screen: terminals show no empty frame between.
@@ -39,14 +43,14 @@ class Command(OperatingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         super().add_arguments(parser)
-        text = "Show it again after this time, until Ctrl-C. Default: 2s."
-        parser.add_argument("--watch", metavar="SPAN", nargs="?", const="2s", type=span, help=text)
+        text = "Show it again after this time, 500ms to 1d, until Ctrl-C. Default: 2s."
+        parser.add_argument("--watch", metavar="SPAN", nargs="?", const="2s", type=_interval, help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print one view, or one after the other."""
         store, every = self.open(options), options["watch"]
         if isinstance(every, str):
-            every = span(every)
+            every = _interval(every)
         is_screen = every is not None and not options["json"] and self.stdout.isatty()
         try:
             while True:
@@ -68,6 +72,15 @@ class Command(OperatingCommand):
         else:
             self.stdout.write("\n".join(_lines(facts)))
         self.stdout.flush()
+
+
+def _interval(text: str) -> timedelta:
+    """Read the span between two views. Raises ArgumentTypeError."""
+    found = span(text)
+    # A shorter one would keep Redis and this process busy.
+    if not _SHORTEST <= found <= _LONGEST:
+        raise ArgumentTypeError(f"{text!r:.80} is out of range: use 500ms to 1d")
+    return found
 
 
 def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
