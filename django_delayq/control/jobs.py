@@ -251,16 +251,15 @@ def jobs(
     an aware datetime, or seconds or a timedelta from now; failed jobs are not due. `ids`: only jobs with these ids.
     `backend`: an alias in TASKS.
     """
-    names = [state] if isinstance(state, str) else state
-    for name in names or ():
-        if name not in STATES:
-            spelling = did_you_mean(name, list(STATES))
-            raise ValueError(f"state must be one of {', '.join(STATES)}, got {name!r:.80}{spelling}")
     store = get_store(backend)
     found = Jobs(
         backend=backend,
-        states=list(dict.fromkeys(STATES[name] for name in names)) if names is not None else (*NAMES,),
-        filter=JobFilter(queue=_text(queue, "queue"), task=_name(task, "task"), error=_name(error, "error")),
+        states=(*NAMES,) if state is None else _states(state),
+        filter=JobFilter(
+            queue=_text(queue, "queue must be the name of a queue"),
+            task=_text(getattr(task, "name", task), "task must be a task or its name"),
+            error=_text(_class_name(error), "error must be a class of exceptions or its name"),
+        ),
         ids=None if ids is None else _ids(ids),
     )
     if due_before is not None:
@@ -276,15 +275,33 @@ def until_us(value: Any, store: Store, *, name: str) -> int:
     return min(store.now_us() + duration_us(value, name=name), LATEST_US)
 
 
-def _ids(texts: Iterable[str]) -> list[tuple[bytes, int]]:
-    """Read ids of jobs, each once. Raises ValueError for a text that is none."""
-    if isinstance(texts, str):
-        raise TypeError("ids must be a list of the ids of jobs, got a single text")
+def _states(value: Any) -> list[State]:
+    """Read one name of a state or several. Raises TypeError, and ValueError for a name that is none."""
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"state must be one of {', '.join(STATES)}, or a list of them, got {value!r:.80}")
+    found: dict[State, None] = {}
+    for name in [value] if isinstance(value, str) else value:
+        if not isinstance(name, str) or name not in STATES:
+            spelling = did_you_mean(name, list(STATES))
+            raise ValueError(f"state must be one of {', '.join(STATES)}, got {name!r:.80}{spelling}")
+        found[STATES[name]] = None
+    if not found:
+        raise ValueError(f"state must name at least one of {', '.join(STATES)}; leave it out for all")
+    return list(found)
+
+
+def _ids(texts: Any) -> list[tuple[bytes, int]]:
+    """Read ids of jobs, each once. Raises TypeError, and ValueError for a text that is none."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        cure = f"; write ids=[{texts!r:.80}]" if isinstance(texts, str) else ""
+        raise TypeError(f"ids must be a list of the ids of jobs, got {texts!r:.80}{cure}")
     found: dict[tuple[bytes, int], None] = {}
     for text in texts:
         place = from_text(text)
         if place is None:
-            raise ValueError(f"{text!r:.80} is not the id of a job; copy it from handle.id, the admin or delayq_jobs")
+            raise ValueError(
+                f"{text!r:.80} in ids is not the id of a job; copy it from handle.id, the admin or delayq_jobs"
+            )
         found[place] = None
     return list(found)
 
@@ -293,14 +310,15 @@ def _batch(rows: Sequence[JobRow]) -> list[BatchJob]:
     return [BatchJob(raw_id=row.raw_id, died_us=row.moment_us) for row in rows]
 
 
-def _text(value: Any, name: str) -> str:
+def _text(value: Any, rule: str) -> str:
+    """Return a filter's text, "" for none. Raises TypeError with the rule that the value breaks."""
     if value is not None and not (isinstance(value, str) and value):
-        raise TypeError(f"{name} must be the name of a {name}, got {value!r:.80}; leave it out for all")
+        raise TypeError(f"{rule}, got {value!r:.80}; leave it out for all")
     return value or ""
 
 
-def _name(value: Any, name: str) -> str:
-    """Return the name that a filter has of a task or an exception."""
-    if isinstance(value, type):
+def _class_name(value: Any) -> Any:
+    """Return the name that a filter has of a class of exceptions; any other value as it is."""
+    if isinstance(value, type) and issubclass(value, BaseException):
         return f"={value.__module__}.{value.__qualname__}".replace("=builtins.", "=")
-    return _text(value if isinstance(value, str) else getattr(value, "name", value), name)
+    return value
