@@ -47,6 +47,10 @@ class Queue:
         `until`: an aware datetime, or seconds or a timedelta from now; by default it stays paused until `resume()`. A
         queue that is paused gets the new end. `by` is the name that the admin shows.
         """
+        if not isinstance(by, str) or not by:
+            raise TypeError(
+                f"by must be a text that names who pauses the queue, got {by!r:.80}; leave it out for 'code'"
+            )
         store = self._store
         end_us = None if until is None else until_us(until, store, name="until")
         if end_us is not None and end_us <= _snapshot(store).now_us:

@@ -93,6 +93,10 @@ class Store:
             self._dashboards[shard] = DashboardQueries(self._producer_shards[shard])
         return self._dashboards[shard]
 
+    def now_us(self) -> int:
+        """Return the time of Redis (µs since the epoch). One round trip."""
+        return self.dashboard(0).snapshot().now_us
+
     def check_server(self) -> str:
         """Check the server's version and eviction policy. Return a warning, or "".
 

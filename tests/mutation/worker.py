@@ -50,8 +50,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "Ctrl-C counts as a failure of the job",
         "worker/foreground.py",
-        "if raised and isinstance(raised[-1], _ENDED_BY_PERSON):",
-        "if False:",
+        "by_person = bool(raised) and isinstance(raised[-1], _ENDED_BY_PERSON)",
+        "by_person = False",
     ): (FOREGROUND,),
     at(
         "an expired job runs",

@@ -93,6 +93,25 @@ class JobRow:
         return (whole(self.score) or None) if self.state is State.CLAIMED else None
 
     @property
+    def waits(self) -> bool:
+        """Whether it waits for its time or for a worker."""
+        return self.state in (State.SCHEDULED, State.READY)
+
+    @property
+    def waiting_for(self) -> str:
+        """What it waits for, the value of an `OutcomeKind`, if no worker could run it so far; else ""."""
+        return self.attempts.waiting_for if self.waits and self.attempts.waiting_since_us else ""
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it expires if it has not begun by then (µs since the epoch); None if never, or if that is not known."""
+        return self.job.expiry.moment_us if self.job and self.job.expiry else None
+
+    def is_overdue(self, now_us: int) -> bool:
+        """Return whether it waits although its expiry is over: a worker ends it when its turn comes."""
+        return self.waits and self.expires_us is not None and self.expires_us < now_us
+
+    @property
     def ended(self) -> bool:
         """Whether it is in no place any more: it ended, or never existed."""
         return self.state is State.GONE or self.result is not None

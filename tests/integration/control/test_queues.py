@@ -81,6 +81,13 @@ def test_an_end_that_makes_no_sense_is_refused(delayq: DelayQ, until: Any, error
     assert queue("mail").paused is None
 
 
+@pytest.mark.parametrize("by", [5, "", None, b"ann"])
+def test_who_pauses_a_queue_is_a_text(delayq: DelayQ, by: Any) -> None:
+    with pytest.raises(TypeError, match=r"^by must be a text that names who pauses the queue, got .*; leave it out"):
+        queue("mail").pause(by=by)
+    assert queue("mail").paused is None
+
+
 def test_counts_are_by_state(delayq: DelayQ) -> None:
     for name in ("mail", "other"):
         tasks.fail.using(queue=name).enqueue("x")
