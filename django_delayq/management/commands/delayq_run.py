@@ -25,6 +25,7 @@ from django_delayq.management.operating import (
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
+from django_delayq.task.redaction import printable
 from django_delayq.worker.foreground import ForegroundRun, run_one
 
 #: Outcomes that are no failure of the job: the exit code is 0.
@@ -88,7 +89,7 @@ class Command(OperatingCommand):
         )
         seconds = outcome.run_us / 1_000_000
         if outcome.error and not options["json"]:
-            self.stderr.write(outcome.error)
+            self.stderr.write(printable(outcome.error, lines=True))
         self.print_result(
             options,
             f"Job {row.id}: {outcome.kind} after {seconds:.3f} s, {end}.",

@@ -48,7 +48,7 @@ class AttemptError(NamedTuple):
     def read(cls, ending: str = "", error: str = "", exception: str = "", **_rest: object) -> Self:
         """Read one entry of an attempt history. Its text names the class only if the entry is an older one."""
         if name := _stored_class(ending, exception):
-            return cls(name, JobError.of(error, exception).message.partition("\n")[0])
+            return cls(name, JobError.of(error, exception).message.lstrip().partition("\n")[0])
         return cls._of_text(ending, error)
 
     @classmethod
@@ -93,7 +93,8 @@ class JobFilter:
         return _names_match(row.task, self.task)
 
     def _has_error(self, row: JobRow) -> bool:
-        return _names_match(AttemptError.name_of_last(row.attempts), self.error)
+        # `handle.error.class_path` names the module of built-in classes.
+        return _names_match(AttemptError.name_of_last(row.attempts), self.error.removeprefix("builtins."))
 
     def _is_due(self, row: JobRow) -> bool:
         return row.due_us is not None and row.due_us < (self.due_before_us or 0)

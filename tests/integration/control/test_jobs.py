@@ -282,6 +282,7 @@ def raise_one(name: str) -> None:
         (Later, ["later"]),
         (RetryLater, []),
         (ValueError, ["empty", "lines"]),
+        ("builtins.ValueError", ["empty", "lines"]),
         (KeyError, []),
         (Exception, []),
     ],
