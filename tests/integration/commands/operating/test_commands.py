@@ -145,6 +145,7 @@ def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[
         (("delayq_requeue", "--yes"), "Name jobs by their ids or by a filter, or add --all"),
         (("delayq_cancel", "--state", "failed"), "argument --state: invalid choice: 'failed'"),
         (("delayq_requeue", "--spread", "10"), "argument --spread: '10' is no time: use 10m"),
+        (("delayq_requeue", "--all", "--spread", "0s", "--yes"), "argument --spread: '0s' is no time to spread over"),
         (("delayq_pause", "mail", "--until", "soon"), "argument --until: 'soon' is no time: use 10m"),
         (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is no time of"),
         (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), "until must be later than now"),
