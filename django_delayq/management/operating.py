@@ -196,14 +196,17 @@ def time_or_span(text: str) -> datetime | timedelta:
         raise ArgumentTypeError(f"{text!r:.80} is no time of the calendar: {error}") from error
     if found is not None:
         return found if timezone.is_aware(found) else timezone.make_aware(found)
-    return span(text)
+    return span(text, or_write=", or 2027-01-31T08:00 for a moment")
 
 
-def span(text: str) -> timedelta:
-    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError."""
+def span(text: str, *, or_write: str = "") -> timedelta:
+    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError.
+
+    `or_write` ends the cure of an option that takes more than spans.
+    """
     parts = _SPAN.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment")
+        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d{or_write}")
     try:
         return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
     except OverflowError as error:
