@@ -240,6 +240,11 @@ def iso(us: int | None) -> str | None:
     return None if us is None else moment(us).isoformat()
 
 
+def to_seconds(moment_text: str) -> str:
+    """Return what `iso()` returned without a fraction, with the zone: the options of commands take other zones."""
+    return f"{moment_text[:19]}Z"
+
+
 def call_text(row: JobRow, store: Store) -> str:
     """Return the call of a job in one line, with hidden values replaced."""
     if row.job is None:
