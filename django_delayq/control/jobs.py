@@ -9,7 +9,7 @@ from typing import Any
 
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.exceptions import DelayValueError
+from django_delayq.exceptions import DelayTypeError, DelayValueError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.logs import logger
@@ -272,7 +272,10 @@ def until_us(value: Any, store: Store, *, name: str) -> int:
     """Return a moment in µs since the epoch: an aware datetime, or seconds or a timedelta from Redis's time now."""
     if isinstance(value, datetime):
         return moment_us(value, name=name)
-    return min(store.now_us() + duration_us(value, name=name), LATEST_US)
+    try:
+        return min(store.now_us() + duration_us(value, name=name), LATEST_US)
+    except DelayTypeError as error:
+        raise DelayTypeError(f"{error}; for a date and time use an aware datetime") from error
 
 
 def _states(value: Any) -> list[State]:

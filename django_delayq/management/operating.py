@@ -196,14 +196,17 @@ def time_or_span(text: str) -> datetime | timedelta:
         raise ArgumentTypeError(f"{text!r:.80} is no time of the calendar: {error}") from error
     if found is not None:
         return found if timezone.is_aware(found) else timezone.make_aware(found)
-    return span(text)
+    return span(text, or_write=", or 2027-01-31T08:00 for a moment")
 
 
-def span(text: str) -> timedelta:
-    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError."""
+def span(text: str, *, or_write: str = "") -> timedelta:
+    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError.
+
+    `or_write` ends the cure of an option that takes more than spans.
+    """
     parts = _SPAN.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment")
+        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d{or_write}")
     try:
         return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
     except OverflowError as error:
@@ -235,6 +238,11 @@ def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:
 def iso(us: int | None) -> str | None:
     """Return a moment in µs since the epoch in ISO 8601, in UTC."""
     return None if us is None else moment(us).isoformat()
+
+
+def to_seconds(moment_text: str) -> str:
+    """Return what `iso()` returned without a fraction, with the zone: the options of commands take other zones."""
+    return f"{moment_text[:19]}Z"
 
 
 def call_text(row: JobRow, store: Store) -> str:

@@ -89,7 +89,7 @@ class ForegroundRun:
     claim: Claim
     outcome: Outcome
     settlement: Settlement
-    #: Its lease was lost meanwhile: the outcome was refused, and the job runs again elsewhere.
+    #: Its lease was lost meanwhile, so the outcome was refused.
     lost: bool
 
 

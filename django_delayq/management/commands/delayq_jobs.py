@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.management.operating import WRONG_OPTIONS, JobsCommand, job_facts
+from django_delayq.management.operating import WRONG_OPTIONS, JobsCommand, job_facts, to_seconds
 from django_delayq.task.redaction import printable
 
 
@@ -51,5 +51,5 @@ def _line(facts: dict[str, Any]) -> str:
     if facts["waiting_for"]:
         marks += f"  waits for a worker that can run it ({facts['waiting_for']})"
     error = f"  {facts['error']}: {facts['message']:.60}" if facts["error"] else ""
-    when = f"{(facts['due'] or '')[:19]:19}"
-    return f"{facts['id']}  {facts['state']:9}  {when}  {facts['queue']}  {facts['call']}{marks}{error}"
+    when = to_seconds(facts["due"]) if facts["due"] else ""
+    return f"{facts['id']}  {facts['state']:9}  {when:20}  {facts['queue']}  {facts['call']}{marks}{error}"

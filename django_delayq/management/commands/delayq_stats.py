@@ -14,7 +14,7 @@ from django.core.management.base import CommandParser
 
 from django_delayq.clock import moment
 from django_delayq.control.jobs import jobs
-from django_delayq.management.operating import OperatingCommand, span
+from django_delayq.management.operating import OperatingCommand, span, to_seconds
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import Snapshot, combined
@@ -154,10 +154,10 @@ def _job(row: JobRow, now_us: int) -> dict[str, Any]:
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     numbers = "  ".join(f"{name} {facts[name]:,}" for name in ("scheduled", "ready", "running", "failed"))
-    yield f"{facts['time'][:19]}  {numbers}"
+    yield f"{to_seconds(facts['time'])}  {numbers}"
     hour = {"done": "done", "retried": "retried", "died": "failed", **{name: name for name in _SELDOM}}
     numbers = "  ".join(f"{word} {facts[f'{name}_last_hour']:,}" for name, word in hour.items())
-    yield f"{'last hour':19}  {numbers}"
+    yield f"{'last hour':20}  {numbers}"
     yield ""
     queues = facts["queues"]
     more = [name for name in _SELDOM if any(each[f"{name}_last_hour"] for each in queues.values())]
@@ -188,7 +188,7 @@ def _row(name: str, queue: dict[str, Any], seldom: Sequence[str]) -> tuple[str, 
     if queue["paused_by"] is not None:
         state = f"paused by {queue['paused_by']}"
         if queue["paused_until"]:
-            state += f" until {queue['paused_until'][:19]}"
+            state += f" until {to_seconds(queue['paused_until'])}"
     numbers = (f"{queue[name]:,}" for name in ("scheduled", "overdue", "ready"))
     names = ("running", "workers", "done_last_hour", "failed_last_hour", *(f"{each}_last_hour" for each in seldom))
     return (name, state, *numbers, _span(queue["waited"]), *(f"{queue[each]:,}" for each in names))

@@ -70,7 +70,7 @@ def test_advance_without_a_run_ends_a_pause_too(delayq: DelayQ) -> None:
     [
         (0, InvalidMoment, "until must be later than now"),
         (-1, DelayValueError, "until must not be negative"),
-        ("tomorrow", DelayTypeError, "until must be a number of seconds or a timedelta, got str"),
+        ("tomorrow", DelayTypeError, "until must be a number of seconds .*, got str; for a date and time use an aware"),
         (datetime(2030, 1, 1), InvalidMoment, "until must be an aware datetime, got a naive one"),
         (moment(0), InvalidMoment, "until must be later than now"),
     ],

@@ -145,7 +145,11 @@ def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[
         (("delayq_requeue", "--yes"), "Name jobs by their ids or by a filter, or add --all"),
         (("delayq_cancel", "--state", "failed"), "argument --state: invalid choice: 'failed'"),
         (("delayq_requeue", "--spread", "10"), "argument --spread: '10' is no time: use 10m"),
-        (("delayq_pause", "mail", "--until", "soon"), "argument --until: 'soon' is no time: use 10m"),
+        (("delayq_requeue", "--all", "--spread", "0s", "--yes"), "argument --spread: '0s' is no time to spread over"),
+        (
+            ("delayq_pause", "mail", "--until", "soon"),
+            "argument --until: 'soon' is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment",
+        ),
         (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is no time of"),
         (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), "until must be later than now"),
         (("delayq_jobs", "--limit", "-1"), "--limit must be 0"),
@@ -207,7 +211,7 @@ def test_a_span_that_is_too_long_is_a_wrong_option(
 
 @pytest.mark.parametrize("text", ["", "10", "m", "-5m", "10 m", "10x", "ten"])
 def test_another_text_is_no_span(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="use 10m"):
+    with pytest.raises(ArgumentTypeError, match="use 10m, 1h30m or 2d$"):
         span(text)
 
 

@@ -1,6 +1,7 @@
 """What the commands show of waiting jobs: expiry, what they wait for, runs that were no attempts, context and key."""
 
 import json
+import re
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -87,6 +88,16 @@ def test_an_overdue_job_is_marked(delayq: DelayQ) -> None:
     assert lines(run("delayq_inspect", late.id))["overdue"] == "yes"
     assert lines(run("delayq_inspect", soon.id))["on_expiry"] == "dead"
     assert not {"expires", "overdue", "on_expiry"} & set(lines(run("delayq_inspect", never.id)))
+
+
+def test_times_in_text_name_their_zone(delayq: DelayQ) -> None:
+    job = tasks.noop.using(queue="mail").after(hours=1).enqueue()
+    queue("mail").pause(until=3_600)
+    due = f"{job.due:%Y-%m-%dT%H:%M:%SZ}"
+    assert run("delayq_jobs").split()[2] == due
+    stats = run("delayq_stats")
+    assert re.match(r"[-0-9]{10}T[:0-9]{8}Z  scheduled 1", stats)
+    assert re.search(r"paused by code until [-0-9]{10}T[:0-9]{8}Z ", stats)
 
 
 def test_a_job_that_waits_for_code_says_for_what_and_since_when(delayq: DelayQ) -> None:
