@@ -47,13 +47,16 @@ class ErrorSummary(NamedTuple):
     @classmethod
     def of(cls, attempts: AttemptHistory) -> Self:
         """Return the summary of the last attempt; empty if there is none."""
-        return cls.read(**attempts.history[-1]) if attempts.history else cls("", "")
+        return cls._shown(AttemptError.last_of(attempts))
 
     @classmethod
-    def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
+    def read(cls, **entry: Any) -> Self:
         """Read one entry of an attempt history."""
-        name, message = AttemptError.read(ending, error)
-        return cls(printable(name), printable(message)[:_MAX_MESSAGE])
+        return cls._shown(AttemptError.read(**entry))
+
+    @classmethod
+    def _shown(cls, found: AttemptError) -> Self:
+        return cls(printable(found.name), printable(found.message)[:_MAX_MESSAGE])
 
     @property
     def name(self) -> str:

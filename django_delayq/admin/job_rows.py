@@ -115,13 +115,12 @@ class JobLine:
     @property
     def expires_us(self) -> int | None:
         """When it expires if it has not begun by then."""
-        return self.row.job.expiry.moment_us if self.row.job and self.row.job.expiry else None
+        return self.row.expires_us
 
     @property
     def overdue(self) -> bool:
         """Whether it waits although its expiry is over: a worker ends it when its turn comes."""
-        waits = self.row.state in (State.SCHEDULED, State.READY)
-        return waits and self.expires_us is not None and self.expires_us < self.now_us
+        return self.row.is_overdue(self.now_us)
 
     @property
     def waits_again(self) -> bool:
@@ -131,8 +130,7 @@ class JobLine:
     @property
     def waits_for_code(self) -> str:
         """What it waits for, if no worker could run it so far; else ""."""
-        waits = self.row.state in (State.SCHEDULED, State.READY) and self.row.attempts.waiting_since_us
-        return outcome_name(self.row.attempts.waiting_for) if waits else ""
+        return outcome_name(self.row.waiting_for)
 
     @property
     def error_summary(self) -> ErrorSummary:

@@ -42,7 +42,14 @@ def admin_store() -> Store:
     return Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
 
 
-on_config_dropped.append(admin_store.cache_clear)
+def _close_store() -> None:
+    if admin_store.cache_info().currsize:
+        # Otherwise the garbage collector closes its connections, with a ResourceWarning.
+        admin_store().disconnect_idle()
+    admin_store.cache_clear()
+
+
+on_config_dropped.append(_close_store)
 os.register_at_fork(after_in_child=admin_store.cache_clear)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.exceptions import DelayValueError
+from django_delayq.exceptions import DelayTypeError, DelayValueError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.logs import logger
@@ -82,7 +82,7 @@ class Jobs:
             raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
         states = self._only(_WAITING, "reschedule()", "jobs that wait; requeue() revives failed ones")
         delay_us, at_us = self._store.config.tasks.check_time(delay=delay, at=at)
-        now_us = self._now_us()
+        now_us = self._store.now_us()
         due_us = min(now_us + (delay_us or 0), LATEST_US) if at_us is None else at_us
         if due_us <= now_us:
             states = [state for state in states if state is State.SCHEDULED]
@@ -106,14 +106,14 @@ class Jobs:
     def requeue(self, *, spread: float | timedelta | None = None, on_progress: OnProgress | None = None) -> int:
         """Retry the failed jobs that failed before this call: all at once, or evenly over `spread`.
 
-        Seconds or a timedelta. Their attempts count from 0. The spread is stored until the call ends: a call with the
-        same filter and length continues one that was interrupted, and never exceeds its rate.
+        Seconds or a timedelta. Attempts, snoozes and interruptions count from 0. The spread is stored until the call
+        ends: a call with the same filter and length continues one that was interrupted, and never exceeds its rate.
         """
         states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
         length_us = 0 if spread is None else duration_us(spread, name="spread")
         if spread is not None and not 0 < length_us <= self._store.config.tasks.max_delay_us:
             raise DelayValueError("spread must be longer than 0 and at most MAX_DELAY; leave it out for no spread")
-        end_us = self._now_us() + 1
+        end_us = self._store.now_us() + 1
         left = Counter[int]()
         if length_us and self.ids is None:
             left.update({shard: self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()})
@@ -139,7 +139,7 @@ class Jobs:
     def discard(self, *, on_progress: OnProgress | None = None) -> int:
         """Drop the failed jobs for good."""
         states = self._only(_DEAD, "discard()", "failed jobs; cancel() withdraws jobs that wait")
-        end_us = self._now_us() + 1
+        end_us = self._store.now_us() + 1
         return self._change(
             states, lambda operations, rows: operations.discard_many(_batch(rows)), on_progress, to_us=end_us
         )
@@ -157,10 +157,6 @@ class Jobs:
         if not states:
             raise ValueError(f"{method} is for {what}; got state={' and '.join(NAMES[state] for state in self.states)}")
         return states
-
-    def _now_us(self) -> int:
-        """Return the time of Redis."""
-        return self._store.dashboard(0).snapshot().now_us
 
     def _change(
         self,
@@ -255,16 +251,15 @@ def jobs(
     an aware datetime, or seconds or a timedelta from now; failed jobs are not due. `ids`: only jobs with these ids.
     `backend`: an alias in TASKS.
     """
-    names = [state] if isinstance(state, str) else state
-    for name in names or ():
-        if name not in STATES:
-            spelling = did_you_mean(name, list(STATES))
-            raise ValueError(f"state must be one of {', '.join(STATES)}, got {name!r:.80}{spelling}")
     store = get_store(backend)
     found = Jobs(
         backend=backend,
-        states=list(dict.fromkeys(STATES[name] for name in names)) if names is not None else (*NAMES,),
-        filter=JobFilter(queue=_text(queue, "queue"), task=_name(task, "task"), error=_name(error, "error")),
+        states=(*NAMES,) if state is None else _states(state),
+        filter=JobFilter(
+            queue=_text(queue, "queue must be the name of a queue"),
+            task=_text(getattr(task, "name", task), "task must be a task or its name"),
+            error=_text(_class_name(error), "error must be a class of exceptions or its name"),
+        ),
         ids=None if ids is None else _ids(ids),
     )
     if due_before is not None:
@@ -277,18 +272,39 @@ def until_us(value: Any, store: Store, *, name: str) -> int:
     """Return a moment in µs since the epoch: an aware datetime, or seconds or a timedelta from Redis's time now."""
     if isinstance(value, datetime):
         return moment_us(value, name=name)
-    return min(store.dashboard(0).snapshot().now_us + duration_us(value, name=name), LATEST_US)
+    try:
+        return min(store.now_us() + duration_us(value, name=name), LATEST_US)
+    except DelayTypeError as error:
+        raise DelayTypeError(f"{error}; for a date and time use an aware datetime") from error
 
 
-def _ids(texts: Iterable[str]) -> list[tuple[bytes, int]]:
-    """Read ids of jobs, each once. Raises ValueError for a text that is none."""
-    if isinstance(texts, str):
-        raise TypeError("ids must be a list of the ids of jobs, got a single text")
+def _states(value: Any) -> list[State]:
+    """Read one name of a state or several. Raises TypeError, and ValueError for a name that is none."""
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise TypeError(f"state must be one of {', '.join(STATES)}, or a list of them, got {value!r:.80}")
+    found: dict[State, None] = {}
+    for name in [value] if isinstance(value, str) else value:
+        if not isinstance(name, str) or name not in STATES:
+            spelling = did_you_mean(name, list(STATES))
+            raise ValueError(f"state must be one of {', '.join(STATES)}, got {name!r:.80}{spelling}")
+        found[STATES[name]] = None
+    if not found:
+        raise ValueError(f"state must name at least one of {', '.join(STATES)}; leave it out for all")
+    return list(found)
+
+
+def _ids(texts: Any) -> list[tuple[bytes, int]]:
+    """Read ids of jobs, each once. Raises TypeError, and ValueError for a text that is none."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        cure = f"; write ids=[{texts!r:.80}]" if isinstance(texts, str) else ""
+        raise TypeError(f"ids must be a list of the ids of jobs, got {texts!r:.80}{cure}")
     found: dict[tuple[bytes, int], None] = {}
     for text in texts:
         place = from_text(text)
         if place is None:
-            raise ValueError(f"{text!r:.80} is not the id of a job; copy it from handle.id, the admin or delayq_jobs")
+            raise ValueError(
+                f"{text!r:.80} in ids is not the id of a job; copy it from handle.id, the admin or delayq_jobs"
+            )
         found[place] = None
     return list(found)
 
@@ -297,14 +313,15 @@ def _batch(rows: Sequence[JobRow]) -> list[BatchJob]:
     return [BatchJob(raw_id=row.raw_id, died_us=row.moment_us) for row in rows]
 
 
-def _text(value: Any, name: str) -> str:
+def _text(value: Any, rule: str) -> str:
+    """Return a filter's text, "" for none. Raises TypeError with the rule that the value breaks."""
     if value is not None and not (isinstance(value, str) and value):
-        raise TypeError(f"{name} must be the name of a {name}, got {value!r:.80}; leave it out for all")
+        raise TypeError(f"{rule}, got {value!r:.80}; leave it out for all")
     return value or ""
 
 
-def _name(value: Any, name: str) -> str:
-    """Return the name that a filter has of a task or an exception."""
-    if isinstance(value, type):
+def _class_name(value: Any) -> Any:
+    """Return the name that a filter has of a class of exceptions; any other value as it is."""
+    if isinstance(value, type) and issubclass(value, BaseException):
         return f"={value.__module__}.{value.__qualname__}".replace("=builtins.", "=")
-    return _text(value if isinstance(value, str) else getattr(value, "name", value), name)
+    return value

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any, TypedDict
 
 from django_delayq.clock import moment
@@ -13,6 +14,9 @@ from django_delayq.store.operations import Operations
 from django_delayq.store.queries.job_filter import JobFilter
 from django_delayq.store.queries.snapshot import Pause, QueueState, Snapshot, combined
 from django_delayq.store.store import Store, get_store
+
+#: Seconds for which the counts of one read may be returned.
+_MAX_AGE = 1.0
 
 
 class Counts(TypedDict):
@@ -43,15 +47,21 @@ class Queue:
         `until`: an aware datetime, or seconds or a timedelta from now; by default it stays paused until `resume()`. A
         queue that is paused gets the new end. `by` is the name that the admin shows.
         """
+        if not isinstance(by, str) or not by:
+            raise TypeError(
+                f"by must be a text that names who pauses the queue, got {by!r:.80}; leave it out for 'code'"
+            )
         store = self._store
         end_us = None if until is None else until_us(until, store, name="until")
         if end_us is not None and end_us <= _snapshot(store).now_us:
             raise InvalidMoment("until must be later than now; to end a pause use resume()")
+        self._forget_counts()
         # On every shard, even if the first one was paused.
         return sum(operations.pause(self.name, by=by, until_us=end_us) for operations in _operations(store)) > 0
 
     def resume(self) -> bool:
         """Allow claims of its jobs again. Returns False if it was not paused."""
+        self._forget_counts()
         return sum(operations.resume(self.name) for operations in _operations(self._store)) > 0
 
     @property
@@ -62,13 +72,20 @@ class Queue:
     def counts(self) -> Counts:
         """Return its jobs by state. Running and failed jobs are not kept by queue, so all of those are read.
 
-        The queues of one `queues()` share a read: a second call for the same queue reads again, for all of them.
+        The queues of one `queues()` share a read for at most a second: a second call for the same queue reads again,
+        and so does the first call after one of them was changed or its jobs were asked for.
         """
         return self.shared.take(self.name) if self.shared else counts([self.name], backend=self.backend)[self.name]
 
     def jobs(self, **filters: Any) -> Jobs:
         """Return its jobs that match; the arguments are those of `jobs()` without `queue`."""
+        # They may be changed.
+        self._forget_counts()
         return jobs(queue=self.name, backend=self.backend, **filters)
+
+    def _forget_counts(self) -> None:
+        if self.shared:
+            self.shared.forget()
 
     @property
     def _store(self) -> Store:
@@ -81,12 +98,18 @@ class _SharedCounts:
     def __init__(self, names: Sequence[str], backend: str | None) -> None:
         self._names, self._backend = names, backend
         self._counts: dict[str, Counts] = {}
+        self._read_at = 0.0
 
     def take(self, name: str) -> Counts:
-        """Return the counts of a queue; read those of all, if they were taken before."""
-        if name not in self._counts:
+        """Return the counts of a queue; read those of all if these were taken before or are too old."""
+        if name not in self._counts or monotonic() - self._read_at > _MAX_AGE:
             self._counts = counts(self._names, backend=self._backend)
+            self._read_at = monotonic()
         return self._counts.pop(name)
+
+    def forget(self) -> None:
+        """Read again for the next queue."""
+        self._counts = {}
 
 
 def queue(name: str, *, backend: str | None = None) -> Queue:

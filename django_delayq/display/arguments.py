@@ -114,11 +114,18 @@ class DisplayedArguments:
         yield "" if bare else ")"
 
 
-def displayed_context(job: Job, hide: Pattern[str], *, reveal: bool) -> str:
-    """Return the context of a job as indented text, "" if it has none; what ADMIN["REDACT"] names is hidden."""
-    if not job.context:
+def displayed_context(job: Job, hide: Pattern[str], *, reveal: bool = False) -> dict[str, Any]:
+    """Return the context of a job; what ADMIN["REDACT"] names is hidden."""
+    context = job.context or {}
+    return context if reveal else _with_dots(context, hide)
+
+
+def displayed_key(job: Job, hide: Pattern[str], *, reveal: bool = False) -> str:
+    """Return the unique key of a job, "" without one. It is often made of the arguments: hidden if they are."""
+    if job.key is None:
         return ""
-    return pretty(job.context if reveal else _with_dots(job.context, hide))
+    hidden = not reveal and (registry.find(job.task) is None or DisplayedArguments.of(job, hide).hidden)
+    return DOTS if hidden else printable(job.key)
 
 
 def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:

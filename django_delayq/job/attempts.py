@@ -3,16 +3,20 @@
 A waiting job that never ran has none. Scripts read only the first three bytes: the number of ended attempts, and the
 bits of `_BITS`. The rest is JSON, written by the process that settles: the history, or an object with the history and
 the counts of what is no attempt. Readers of release 0.1 and earlier know the history alone.
+`security/attempts_record.py` encrypts the JSON.
 """
 
 import json
 import struct
-from dataclasses import dataclass, replace
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django_delayq.job.value import has_type
 
 _HEAD = struct.Struct(">HB")
+#: Bytes that scripts read; they are never encrypted.
+HEAD_SIZE = _HEAD.size
 #: The largest number of attempts that a record holds. A job without a limit may have more.
 MAX_COUNT = 0xFFFF
 #: Bit of the third byte -> field. Scripts know the first two.
@@ -21,6 +25,8 @@ _BITS = {1: "crash_suspected", 2: "spared", 4: "interrupted"}
 HISTORY = 20
 #: Longest error text stored of the last attempt, and of each earlier one, in bytes of JSON.
 LAST_ERROR, EARLIER_ERROR = 8 * 1024, 1024
+#: Most bytes that are kept of what this process cannot read. One record takes half of it.
+MOST_SEALED = 64 * 1024
 #: Longest name of an exception's class, in characters.
 _LONGEST_CLASS = 200
 
@@ -47,6 +53,8 @@ class AttemptHistory:
     waiting_for: str = ""
     #: Oldest first, at most HISTORY; the keys of an entry are those of `_ENTRY`.
     history: tuple[dict[str, Any], ...] = ()
+    #: The parts of the record that this process has no key for, as they are stored, oldest first.
+    sealed: tuple[bytes, ...] = field(default=(), repr=False)
 
     def add(
         self,
@@ -96,6 +104,20 @@ class AttemptHistory:
         """Return the history after a worker that cannot run the job. The facts about the last run stay."""
         return replace(self, waiting_since_us=self.waiting_since_us or now_us, waiting_for=reason)
 
+    def revived(self) -> "AttemptHistory":
+        """Return the history of a dead letter that is retried: everything is counted from 0."""
+        return AttemptHistory(history=self.history, sealed=self.sealed)
+
+    def joined(self, earlier: "AttemptHistory") -> "AttemptHistory":
+        """Return the history with an earlier part of the same record, which was sealed. Both count."""
+        return replace(
+            self,
+            snoozes=earlier.snoozes + self.snoozes,
+            interruptions=earlier.interruptions + self.interruptions,
+            history=(*earlier.history, *self.history)[-HISTORY:],
+            sealed=(*earlier.sealed, *self.sealed),
+        )
+
     def _run_ended(self) -> "AttemptHistory":
         return replace(self, crash_suspected=False, spared=False, interrupted=False, waiting_since_us=0, waiting_for="")
 
@@ -113,8 +135,10 @@ class AttemptHistory:
         """Return the stored form."""
         bits = sum(bit for bit, name in _BITS.items() if getattr(self, name))
         head = _HEAD.pack(min(self.ended, MAX_COUNT), bits)
-        counts = {name: value for name in _COUNTS if (value := getattr(self, name))}
-        rest = {"history": self.history, **counts} if counts else self.history
+        more: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(self, name))}
+        if self.sealed:
+            more["sealed"] = [b64encode(part).decode() for part in _newest(self.sealed)]
+        rest = {"history": self.history, **more} if more else self.history
         return head + json.dumps(rest, separators=(",", ":")).encode() if rest else head
 
     @classmethod
@@ -128,6 +152,7 @@ class AttemptHistory:
             rest = json.loads(record[_HEAD.size :] or b"[]")
             if type(rest) is dict:
                 fields |= {name: rest[name] for name in _COUNTS if _is_count(rest.get(name), _COUNTS[name])}
+                fields["sealed"] = _sealed_parts(rest.get("sealed", ()))
                 rest = rest.get("history", ())
             history = tuple(map(_known_fields, rest))
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -156,6 +181,20 @@ def _known_fields(entry: Any) -> dict[str, Any]:
 
 def _is_count(value: Any, kind: type) -> bool:
     return has_type(value, kind) and (kind is str or 0 <= value < 2**53)
+
+
+def _sealed_parts(texts: Any) -> tuple[bytes, ...]:
+    """Return the parts that `pack` wrote; none if one was edited manually."""
+    try:
+        return tuple(b64decode(text, validate=True) for text in texts)
+    except (ValueError, TypeError):
+        return ()
+
+
+def _newest(parts: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    while sum(map(len, parts)) > MOST_SEALED:
+        parts = parts[1:]
+    return parts
 
 
 def _cut(text: str, limit: int) -> str:

@@ -9,6 +9,8 @@ from django_delayq.job.value import has_type
 
 #: Longest note, in characters.
 LONGEST_NOTE = 500
+#: A sum of floats may pass 1 a little: fifty times 0.02 is 1.0000000000000004.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Progress:
     def checked(cls, fraction: Any, note: Any) -> "Progress":
         """Return the progress that a task reports. Raises `InvalidProgress`."""
         # Written so that NaN is refused too.
-        if not (has_type(fraction, int) or has_type(fraction, float)) or not 0 <= fraction <= 1:
+        if not (has_type(fraction, int) or has_type(fraction, float)) or not -_ROUNDING <= fraction <= 1 + _ROUNDING:
             raise InvalidProgress(
                 f"fraction must be a number from 0 to 1, got {fraction!r:.100}; divide what is done by the total"
             )
@@ -35,7 +37,7 @@ class Progress:
                 f"note must have at most {LONGEST_NOTE} characters, got {len(note):,}; "
                 f"store longer texts elsewhere and name them"
             )
-        return cls(float(fraction), note)
+        return cls(min(1.0, max(0.0, float(fraction))), note)
 
     def pack(self) -> bytes:
         """Return the stored form."""

@@ -197,18 +197,24 @@ def time_or_span(text: str) -> datetime | timedelta:
         raise ArgumentTypeError(f"{text!r:.80} is no time of the calendar: {error}") from error
     if found is not None:
         return found if timezone.is_aware(found) else timezone.make_aware(found)
-    return span(text)
+    return span(text, or_write=", or 2027-01-31T08:00 for a moment")
 
 
-def span(text: str) -> timedelta:
-    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError."""
+def span(text: str, *, or_write: str = "") -> timedelta:
+    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError.
+
+    `or_write` ends the cure of an option that takes more than spans.
+    """
     parts = _SPAN.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment")
-    return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d{or_write}")
+    try:
+        return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    except OverflowError as error:
+        raise ArgumentTypeError(f"{text!r:.80} is too long: a span is at most {timedelta.max.days}d") from error
 
 
-def job_facts(row: JobRow, store: Store) -> dict[str, Any]:
+def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:
     """Return what the commands show of one job, as JSON has it. Sensitive arguments are hidden."""
     error = AttemptError.last_of(row.attempts)
     return {
@@ -216,8 +222,12 @@ def job_facts(row: JobRow, store: Store) -> dict[str, Any]:
         "state": NAMES.get(row.state, row.state.value),
         "task": row.task,
         "queue": row.queue,
-        "call": _call(row, store),
-        "due": None if row.due_us is None else moment(row.due_us).isoformat(),
+        "call": call_text(row, store),
+        "due": iso(row.due_us),
+        "expires": iso(row.expires_us),
+        "overdue": row.is_overdue(now_us),
+        "waiting_for": row.waiting_for or None,
+        "waiting_since": iso(row.attempts.waiting_since_us) if row.waiting_for else None,
         "priority": row.head.priority,
         "attempts": row.attempts.ended,
         "error": error.name,
@@ -226,7 +236,18 @@ def job_facts(row: JobRow, store: Store) -> dict[str, Any]:
     }
 
 
-def _call(row: JobRow, store: Store) -> str:
+def iso(us: int | None) -> str | None:
+    """Return a moment in µs since the epoch in ISO 8601, in UTC."""
+    return None if us is None else moment(us).isoformat()
+
+
+def to_seconds(moment_text: str) -> str:
+    """Return what `iso()` returned without a fraction, with the zone: the options of commands take other zones."""
+    return f"{moment_text[:19]}Z"
+
+
+def call_text(row: JobRow, store: Store) -> str:
+    """Return the call of a job in one line, with hidden values replaced."""
     if row.job is None:
         return f"{short(row.task)}(…)"
     return DisplayedArguments.of(row.job, store.config.admin.redact).line()

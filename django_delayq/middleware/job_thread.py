@@ -14,6 +14,6 @@ def in_job_thread(func: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
             return func(*args)
         except StopIteration as error:
             # No future takes it: who awaits the call would wait for ever.
-            raise RuntimeError(f"{func!r} raised StopIteration") from error
+            raise RuntimeError("plain code that was called from an event loop raised StopIteration") from error
 
     return sync_to_async(call, thread_sensitive=True)

@@ -1,6 +1,6 @@
 """Batch: the jobs that one call changes, what is read of them before, and what became of each."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -85,6 +85,22 @@ class QueueNumbers:
     def number(self, head: Head | None) -> int:
         """Return the number of a job's queue."""
         return self.numbers.setdefault(head.queue if head else DEFAULT_QUEUE, len(self.numbers) + 1)
+
+
+def effect_of_one(effects: Sequence[Effect]) -> Effect:
+    """Return the effect on a single job. Raises the error for which it was refused."""
+    [effect] = effects
+    if effect.error is not None:
+        raise effect.error
+    return effect
+
+
+def with_refused(
+    count: int, refused: Mapping[int, Effect], replies: Iterable[tuple[bytes, Effect]]
+) -> list[tuple[bytes, Effect]]:
+    """Return the replies on all jobs of a batch, of which the refused ones were not sent."""
+    sent = iter(replies)
+    return [(b"REFUSED", refused[number]) if number in refused else next(sent) for number in range(count)]
 
 
 def read_batches(

@@ -15,6 +15,7 @@ from django_delayq.job.codec import decode, try_decode_head
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
+from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.job.security.encryption import PROGRESS, RESULT
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
@@ -275,7 +276,7 @@ class Claims:
         return HeartbeatReply(lost=frozenset(lost), quiet=quiet, stops=stops)
 
     def _attempts(self, settlement: Settlement) -> bytes:
-        return self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())
+        return pack_attempts(settlement.attempts, raw_id=settlement.claim.raw_id, cipher=self._cipher)
 
     def _claim(
         self,
@@ -304,7 +305,7 @@ class Claims:
             due_us=due_of_rank(rank, lease[13], due_first_us=self._due_first_us),
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(self._cipher.open_attempts(lease[:12], record)),
+            attempts=read_attempts(record, raw_id=lease[:12], cipher=self._cipher),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
             received_at=received_at,

@@ -4,7 +4,7 @@ The caller knows a job's id; its queue is in its body. So an operation reads the
 keys of their queues to the script. What waits elsewhere by then is read again, once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import time_ns
 from typing import Any
@@ -34,7 +34,17 @@ from django_delayq.job.codec import (
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.result import pack_cancelled
-from django_delayq.store.batch import BatchJob, Effect, QueueNumbers, Spread, StoredJob, read_batches
+from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
+from django_delayq.store.batch import (
+    BatchJob,
+    Effect,
+    QueueNumbers,
+    Spread,
+    StoredJob,
+    effect_of_one,
+    read_batches,
+    with_refused,
+)
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.records import DeadLetterRecord
@@ -122,7 +132,7 @@ class Operations:
         A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued. An
         expiry that is a span moves along. Raises `BadBody` if its expiry cannot be read.
         """
-        return _or_raise(self.reschedule_many([BatchJob(raw_id=raw_id, delay_us=delay_us, due_us=due_us)])).due_us
+        return effect_of_one(self.reschedule_many([BatchJob(raw_id=raw_id, delay_us=delay_us, due_us=due_us)])).due_us
 
     def reschedule_many(self, jobs: Sequence[BatchJob]) -> list[Effect]:
         """Do what `reschedule()` does, to up to 250 jobs, each with a time of its own."""
@@ -139,7 +149,7 @@ class Operations:
                     args += [queues.number(each.head), each.member, each.job.due, *changed]
             places = [place for queue in queues.numbers for place in keys.named(queue).values()]
             replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places) if args else ()
-            return _with_refused(
+            return with_refused(
                 len(batch),
                 refused,
                 (
@@ -156,7 +166,7 @@ class Operations:
 
         Raises `BadSignature` if bodies are signed and the signature of this one is missing or wrong.
         """
-        return _or_raise(self.move_many([BatchJob(raw_id=raw_id)], queue)).done
+        return effect_of_one(self.move_many([BatchJob(raw_id=raw_id)], queue)).done
 
     def move_many(self, jobs: Sequence[BatchJob], queue: str) -> list[Effect]:
         """Do what `move()` does, to up to 250 jobs."""
@@ -187,22 +197,23 @@ class Operations:
                 if args
                 else ()
             )
-            return _with_refused(len(batch), refused, ((word, Effect(done=word == b"MOVED")) for word in words))
+            return with_refused(len(batch), refused, ((word, Effect(done=word == b"MOVED")) for word in words))
 
         return self._change_waiting(jobs, run)
 
     def requeue(
         self, raw_id: bytes, *, died_us: int, delay_us: int = 0, change: Callable[[Job], Job] | None = None
     ) -> int | None:
-        """Revive the dead letter that died at `died_us`: it keeps id and history; attempts count from 0. O(log n).
+        """Revive the dead letter that died at `died_us`: it keeps id and history. O(log n).
 
-        Its expiry moves along, or is left out if its moment is over. `change` may return the job with other arguments;
+        Attempts, snoozes and interruptions count from 0. Its expiry moves along, or is left out if its moment is over.
+        `change` may return the job with other arguments;
         the caller has checked that they fit. Returns the due time (µs), or None if it is not that dead letter any more.
         Raises `KeyHeld` if another job holds its key now, `BadBody` if it cannot be read, `ShardsChanged` if its key
         belongs to another shard now, and `PayloadTooLarge` if the changed arguments are too large.
         """
         job = BatchJob(raw_id=raw_id, died_us=died_us, delay_us=delay_us)
-        return _or_raise(self.requeue_many([job], change=change)).due_us
+        return effect_of_one(self.requeue_many([job], change=change)).due_us
 
     def requeue_many(
         self,
@@ -231,7 +242,8 @@ class Operations:
                 except _REFUSALS as error:
                     effects[number] = Effect(done=False, error=error)
                 else:
-                    args += [queues.number(head), job.raw_id, job.died_us, job.due, *changed]
+                    record = self._revived(job.raw_id, letter.attempts)
+                    args += [queues.number(head), job.raw_id, job.died_us, job.due, record, *changed]
                     sent.append(number)
             if not sent:
                 continue
@@ -283,6 +295,10 @@ class Operations:
     def _quiet(self, worker_id: bytes, by: bytes) -> bool:
         own_notification = self._shard.keys.notify_worker(worker_id)
         return bool(self._shard.run(_QUIET, [worker_id, by], worker_notify=own_notification))
+
+    def _revived(self, raw_id: bytes, record: bytes) -> bytes:
+        attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
+        return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
 
     def _check_key(self, extras: bytes) -> None:
         """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
@@ -373,22 +389,6 @@ class Operations:
                         elsewhere.append(number)
             left = elsewhere
         return effects
-
-
-def _or_raise(effects: Sequence[Effect]) -> Effect:
-    """Return the effect on a single job. Raises the error for which it was refused."""
-    [effect] = effects
-    if effect.error is not None:
-        raise effect.error
-    return effect
-
-
-def _with_refused(
-    count: int, refused: Mapping[int, Effect], replies: Iterable[tuple[bytes, Effect]]
-) -> list[tuple[bytes, Effect]]:
-    """Return the replies on all jobs of a batch, of which the refused ones were not sent."""
-    sent = iter(replies)
-    return [(b"REFUSED", refused[number]) if number in refused else next(sent) for number in range(count)]
 
 
 def _pairs(replies: Sequence[Any]) -> Iterator[tuple[bytes, int]]:

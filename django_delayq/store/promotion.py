@@ -8,6 +8,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
+from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue, encode_queue
@@ -189,7 +190,7 @@ class Promotion:
                 args += (item.lease, item.result, -1, item.ttl_ms)
             else:
                 number = 0 if item.queue is None else numbers[item.queue]
-                record = self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())
+                record = pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=self._shard.cipher)
                 args += (item.lease, record, number, item.delay_us)
         more_keys = [*results, *(key for queue in queues for key in keys.named(queue).values())]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
@@ -213,7 +214,7 @@ class Promotion:
             queue=head.queue if head else None,
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(cipher.open_attempts(raw_id, attempts)),
+            attempts=read_attempts(attempts, raw_id=raw_id, cipher=cipher),
             unconfirmed=bool(unconfirmed),
             stops=claim.stop_by_us is not None,
             claimed_us=claim.claimed_us,

@@ -69,6 +69,12 @@ class Store:
         for shard in (*self.shards, *self._producer_shards):
             shard.client.connection_pool.disconnect()
 
+    def disconnect_idle(self) -> None:
+        """Close the connections that are not in use; the next use opens new ones."""
+        # All shards of a list share their connections. A list that was never used is not made for this.
+        for shards in filter(None, map(self.__dict__.get, ("shards", "_producer_shards"))):
+            shards[0].connection_cache.disconnect_idle()
+
     def enqueue_api(self, shard: int) -> Enqueue:
         """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
         return Enqueue(self._producer_shards[shard])
@@ -86,6 +92,10 @@ class Store:
         if shard not in self._dashboards:
             self._dashboards[shard] = DashboardQueries(self._producer_shards[shard])
         return self._dashboards[shard]
+
+    def now_us(self) -> int:
+        """Return the time of Redis (µs since the epoch). One round trip."""
+        return self.dashboard(0).snapshot().now_us
 
     def check_server(self) -> str:
         """Check the server's version and eviction policy. Return a warning, or "".
@@ -170,5 +180,13 @@ def _drop_stores() -> None:
     _lock, _store, _stores = threading.RLock(), None, {}
 
 
-on_config_dropped.append(_drop_stores)
+def _close_stores() -> None:
+    dropped = [*_stores.values(), *filter(None, [_store])]
+    _drop_stores()
+    for store in dropped:
+        # Otherwise the garbage collector closes them, with a ResourceWarning, in whatever test runs then.
+        store.disconnect_idle()
+
+
+on_config_dropped.append(_close_stores)
 os.register_at_fork(after_in_child=_drop_stores)

@@ -13,6 +13,7 @@ from django_delayq.clock import moment
 from django_delayq.exceptions import InvalidProgress
 from django_delayq.job.job import Claim
 from django_delayq.job.progress import Progress
+from django_delayq.job.value import has_type
 from django_delayq.logs import current_run
 
 #: Seconds between two reports of `track()`: a loop of a million short rounds must not pay for each.
@@ -93,8 +94,13 @@ class CurrentJob:
         """Iterate over the items, and report after each how many of how many are done.
 
         The number comes from `total`, from `count()` of a queryset, else from `len()`. Raises `InvalidProgress` if
-        there is none.
+        there is none, or if `total` is no number of items.
         """
+        if total is not None and (not has_type(total, int) or total < 0):
+            raise InvalidProgress(
+                f"total must be the number of items, a whole number of 0 or more, got {total!r:.80}; "
+                f"leave it out if items has a len() or is a queryset"
+            )
         return self._track(items, _size(items) if total is None else total)
 
     def _track(self, items: Iterable[T], total: int) -> Iterator[T]:

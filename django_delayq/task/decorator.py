@@ -58,6 +58,7 @@ class SensitiveTask(Task[P, R]):
     _draft = sensitive_variables()(Task._draft)
     _new = sensitive_variables()(Task._new)
     _key = sensitive_variables()(Task._key)
+    _unsent = sensitive_variables()(Task._unsent)
 
 
 @overload

@@ -213,7 +213,11 @@ class Task(Generic[P, R]):
 
     async def aenqueue_many(self, arguments: Iterable[Arguments]) -> list[JobHandle]:
         """Do what `enqueue_many()` does, from async code."""
-        return await outbox.aenqueue_many([await self._amake(*positional_and_named(each)) for each in arguments])
+        handles = []
+        # Not a comprehension: before Python 3.12 it has a frame, in which error reports would show the arguments.
+        for each in arguments:
+            handles.append(await self._amake(*positional_and_named(each)))  # noqa: PERF401
+        return await outbox.aenqueue_many(handles)
 
     @overload
     def enqueue_many(self, arguments: Iterable[Arguments], *, on_progress: None = None) -> list[JobHandle]: ...

@@ -273,6 +273,8 @@ async def _with_delay(outcome: Outcome, task: Any, claim: Claim, job: Job, calle
     compute = task.run_options(job).retry_delay
     if compute is None:
         return outcome
+    # It may query: not inside what the task began and did not end, nor on a connection that a time limit interrupted.
+    await caller.clean()
     delay_us = await caller.call(_computed_us, compute, task, claim, job, outcome.raised)
     return replace(outcome, delay_us=delay_us)
 

@@ -1,10 +1,13 @@
 """Foreground: claim one job, run it in this thread, and settle it, while a thread of its own renews the lease."""
 
 import bdb
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from threading import Event
+from threading import Event, current_thread, main_thread
 from time import monotonic, sleep
+from typing import Any
 
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US
@@ -32,6 +35,54 @@ _LAST_HEARTBEAT = 5.0
 _ENDED_BY_PERSON = (KeyboardInterrupt, bdb.BdbQuit)
 
 
+class _Terminated(BaseException):
+    """SIGTERM ended the run. A task that catches every `Exception` does not catch it."""
+
+
+class _Termination:
+    """SIGTERM from the claim to the settled outcome: it ends the code, but not the process, so that nothing is lost.
+
+    Only in the main thread; elsewhere a process has other handlers.
+    """
+
+    def __init__(self) -> None:
+        #: Whether the code was ended.
+        self.ended_code = False
+        self._came = self._code_runs = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle the signal."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGTERM, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+    @contextmanager
+    def ends_code(self) -> Iterator[None]:
+        """Raise `_Terminated` in this block once the signal has come, also before it."""
+        self._code_runs = True
+        try:
+            if self._came:
+                self._end()
+            yield
+        finally:
+            self._code_runs = False
+
+    def _handle(self, *_: Any) -> None:
+        self._came = True
+        if self._code_runs:
+            self._end()
+
+    def _end(self) -> None:
+        self.ended_code = True
+        raise _Terminated
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForegroundRun:
     """One attempt that ran in the foreground."""
@@ -39,7 +90,7 @@ class ForegroundRun:
     claim: Claim
     outcome: Outcome
     settlement: Settlement
-    #: Its lease was lost meanwhile: the outcome was refused, and the job runs again elsewhere.
+    #: Its lease was lost meanwhile, so the outcome was refused.
     lost: bool
 
 
@@ -69,10 +120,22 @@ def run_one(
     """Claim a waiting job and run it in this thread; None if it does not wait.
 
     Nothing limits its time, so that a person can use a debugger; neither does its expiry. `on_exception` is called with
-    an exception that ended the task, while the lease is still renewed. A run that a person ends is settled as
-    interrupted; the job waits for `due_us` again (µs since the epoch), if that is still to come. Code whose
+    an exception that ended the task, while the lease is still renewed. A run that a person or SIGTERM ends is settled
+    as interrupted; the job waits for `due_us` again (µs since the epoch), if that is still to come. Code whose
     lease may be lost, or that was asked to stop, does not begin. Raises `StoreError`s.
     """
+    termination = _Termination()
+    with termination.handled():
+        return _run_one(shard, raw_id, due_us, on_exception, termination)
+
+
+def _run_one(
+    shard: Shard,
+    raw_id: bytes,
+    due_us: int | None,
+    on_exception: Callable[[BaseException], object],
+    termination: _Termination,
+) -> ForegroundRun | None:
     name, claims, ended = process_name(), Claims(shard), Event()
     claim = claims.claim_one(raw_id, worker_name=name)
     if claim is None:
@@ -94,15 +157,20 @@ def run_one(
 
     def note(error: BaseException) -> None:
         raised.append(error)
-        if not isinstance(error, _ENDED_BY_PERSON):
+        if not isinstance(error, (_Terminated, *_ENDED_BY_PERSON)):
             on_exception(error)
 
     try:
         outcome = UNSTARTED
         if held.begin(claim.lease):
-            with runtime.override(on_task_exception=note):
-                outcome = execution.run(unlimited, _ForegroundLink(held, heartbeats, claim.lease))
-        if raised and isinstance(raised[-1], _ENDED_BY_PERSON):
+            try:
+                with termination.ends_code(), runtime.override(on_task_exception=note):
+                    outcome = execution.run(unlimited, _ForegroundLink(held, heartbeats, claim.lease))
+            except (_Terminated, *_ENDED_BY_PERSON) as error:
+                # Between the code of the task and the code around it.
+                raised.append(error)
+        by_person = bool(raised) and isinstance(raised[-1], _ENDED_BY_PERSON)
+        if by_person or (termination.ended_code and outcome.kind is not OutcomeKind.SUCCEEDED):
             outcome = replace(outcome, kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
         if held.is_stopping(claim.lease):
             outcome = stopped(outcome)

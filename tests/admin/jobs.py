@@ -66,12 +66,18 @@ def claim(apis: ShardApis, text_id: str, *, queue: str = "default") -> Any:
 
 
 def add_dead(
-    apis: ShardApis, *args: Any, error: str = TRACEBACK, ending: str = "failed", queue: str = "default", **kwargs: Any
+    apis: ShardApis,
+    *args: Any,
+    error: str = TRACEBACK,
+    ending: str = "failed",
+    exception: str = "",
+    queue: str = "default",
+    **kwargs: Any,
 ) -> str:
     """Enqueue one job and let it die of an error; return its id as text."""
     text_id = add(apis, *args, queue=queue, delay=None, **kwargs)
     worker, mine = claim(apis, text_id, queue=queue)
-    attempts = mine.attempts.add(worker="w", started_us=1, ended_us=2, ending=ending, error=error)
+    attempts = mine.attempts.add(worker="w", started_us=1, ended_us=2, ending=ending, error=error, exception=exception)
     decision = Decision(action=Action.DEAD_LETTER, delay_us=0, crash_suspected=False)
     worker.take(0, settle=[Settlement(claim=mine, decision=decision, attempts=attempts)])
     return text_id

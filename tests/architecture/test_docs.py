@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutations import MUTATIONS
+from tests.mutation import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "django_delayq"

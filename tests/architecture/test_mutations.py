@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import django_delayq
-from tests.mutation.mutations import MUTATIONS
+from tests.mutation import MUTATIONS
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
@@ -17,6 +17,16 @@ def test_a_planted_bug_fits_the_code_once(bug: Mutation) -> None:
     for file, text, replacement in bug.edits:
         assert (PACKAGE / file).read_text().count(text) == 1, f"{file}: plant it anew"
         assert replacement != text
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_code_with_a_planted_bug_compiles(bug: Mutation) -> None:
+    """A module that cannot be imported is no failure of a test, so the bug would count as survived."""
+    for file in {file for file, _, _ in bug.edits if file.endswith(".py")}:
+        source = (PACKAGE / file).read_text()
+        for _, text, replacement in (edit for edit in bug.edits if edit[0] == file):
+            source = source.replace(text, replacement)
+        compile(source, file, "exec")
 
 
 def test_no_bug_is_planted_twice() -> None:

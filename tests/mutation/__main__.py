@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.mutation.mutations import MUTATIONS
+from tests.mutation import MUTATIONS
 from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation

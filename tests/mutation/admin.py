@@ -1,4 +1,4 @@
-"""Planted bugs of the admin, each with the tests of which at least one must fail."""
+"""Planted bugs of the admin and of the commands on jobs, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -6,6 +6,8 @@ at = Mutation.at
 
 RAW = "tests/admin/content/test_raw_characters.py"
 BOUNDS = "tests/admin/actions/test_bounds.py"
+RUN = "tests/integration/commands/operating/test_run_process.py"
+SHOWN = "tests/integration/commands/operating/test_shown_jobs.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -119,4 +121,40 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if (due_us := moment_us(moment)) < self.now_us - _TOLERANCE_US:",
         "if (due_us := moment_us(moment)) < 0:",
     ): ("tests/admin/actions/test_waiting_jobs.py",),
+    at(
+        "a run in the foreground that SIGTERM ends counts as a failed attempt",
+        "worker/foreground.py",
+        "by_person or (termination.ended_code and outcome.kind is not OutcomeKind.SUCCEEDED)",
+        "by_person",
+    ): (RUN,),
+    at(
+        "a run in the foreground that ends well in spite of SIGTERM is repeated",
+        "worker/foreground.py",
+        "(termination.ended_code and outcome.kind is not OutcomeKind.SUCCEEDED)",
+        "termination.ended_code",
+    ): (RUN,),
+    at(
+        "an interrupted coroutine runs on in the foreground",
+        "management/commands/delayq_run.py",
+        "            Shutdown().end_process(code)\n",
+        "            pass\n",
+    ): (RUN,),
+    at(
+        "what a task prints is among the JSON of its run",
+        "management/commands/delayq_run.py",
+        'with _to_stderr() if options["json"] else nullcontext():',
+        "with nullcontext():",
+    ): (RUN,),
+    at(
+        "the unique key of hidden arguments is shown",
+        "display/arguments.py",
+        "return DOTS if hidden else printable(job.key)",
+        "return printable(job.key)",
+    ): (SHOWN,),
+    at(
+        "a running job is overdue",
+        "store/queries/job_pages.py",
+        "return self.waits and self.expires_us is not None and",
+        "return self.expires_us is not None and",
+    ): ("tests/admin/views/test_expiry.py",),
 }

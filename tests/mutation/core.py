@@ -51,7 +51,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
     ): ("tests/chaos/processes/test_points.py", KILLS),
-    at("leases are not renewed", "worker/claiming/heartbeats.py", "        self.beat()\n", ""): (
+    at("leases are not renewed", "worker/claiming/heartbeats.py", "            self.beat()\n", ""): (
         "tests/unit/worker/test_heartbeats.py",
         "tests/chaos/processes/test_every_step.py",
     ),
@@ -171,14 +171,32 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the errors of a worker are stored as they are",
         "store/claims.py",
-        "self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())",
+        "pack_attempts(settlement.attempts, raw_id=settlement.claim.raw_id, cipher=self._cipher)",
         "settlement.attempts.pack()",
     ): (ENCRYPTION,),
     at(
         "the errors of a dispatcher are stored as they are",
         "store/promotion.py",
-        "self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())",
+        "pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=self._shard.cipher)",
         "item.attempts.pack()",
+    ): (ENCRYPTION,),
+    at(
+        "a process without the key drops the errors that it cannot read",
+        "job/security/attempts_record.py",
+        "sealed=(rest,))",
+        "sealed=())",
+    ): (ENCRYPTION,),
+    at(
+        "a process that encrypts drops what others have sealed",
+        "job/security/attempts_record.py",
+        "(*attempts.sealed, *filter",
+        "(*(), *filter",
+    ): (ENCRYPTION,),
+    at(
+        "what was sealed is read but not joined",
+        "job/security/attempts_record.py",
+        "found = found.joined(read_attempts(",
+        "replace(read_attempts(",
     ): (ENCRYPTION,),
     at(
         "a dead letter that is retried with other arguments is stored as it is",

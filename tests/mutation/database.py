@@ -10,6 +10,12 @@ AUTOCOMMIT = "tests/databases/test_autocommit.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
+        "a retry_delay queries in the transaction that the task left open",
+        "worker/execution.py",
+        "    await caller.clean()\n    delay_us",
+        "    delay_us",
+    ): ("tests/integration/worker/execution/test_connections.py",),
+    at(
         "the transaction state of the driver is ignored",
         "processes/database.py",
         "    return driver_state(driver, connection.autocommit)\n",

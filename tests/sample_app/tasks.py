@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -120,6 +121,14 @@ def wait_for(path: str) -> None:
     while not os.path.exists(path):
         time.sleep(0.01)
     note("end", id=current_job().id)
+
+
+@delayed_task
+def catch_all() -> None:
+    """Wait for an exception and end well in spite of it."""
+    with contextlib.suppress(BaseException):
+        note_run()
+        signal.pause()
 
 
 @delayed_task
@@ -231,6 +240,14 @@ def crash_then_start_process(path: str) -> None:
 def say(text: str) -> None:
     """Print, as user code does."""
     print(text)
+
+
+@delayed_task
+def say_by_all_means(text: str) -> None:
+    """Print in this process and in a child process, and write to the descriptor itself."""
+    print(text)
+    os.write(1, f"{text}\n".encode())
+    subprocess.run(["echo", text], check=True)
 
 
 class Unprintable(Exception):

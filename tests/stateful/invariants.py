@@ -58,9 +58,9 @@ def check_attempts_are_counted(model: Model) -> None:
     """The record counts the ended attempts, and the running one is within the policy."""
     for job in model.jobs.values():
         attempts = AttemptHistory.unpack(job.record)
-        assert (attempts.ended, attempts.crash_suspected) == (job.ended, job.crash_suspected), (
-            f"{job} has the record {attempts}"
-        )
+        found = (attempts.ended, attempts.crash_suspected, attempts.snoozes, attempts.interruptions)
+        expected = (job.ended, job.crash_suspected, job.snoozes, job.interruptions)
+        assert found == expected, f"{job} has the record {attempts}"
         running = job.place is not Place.DEAD
         assert job.ended + running <= job.max_attempts, f"{job} is tried more often than its policy says"
         assert decode_head(job.body).member(job.raw_id) == job.member

@@ -1,75 +1,23 @@
 """Model: every transition in plain Python, from which follows what Redis must hold after each step."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import UnsentJob
+from tests.stateful.model_state import ModelState
 from tests.stateful.values import ENDED_FOR_GOOD, Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
 
-SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
+HOUR_US = 3_600_000_000
 #: Most silent processes that one promotion removes.
 BITE = 50
 #: Ready jobs that a claim reads after it could not claim the first ones.
 LOOK = 64
 
 
-@dataclass
-class Model:
-    """All jobs, and which processes know of them. The machine sets `now`."""
-
-    lease_us: int
-    head_start_ms: int
-    dead_max_count: int
-    dead_max_age_us: int
-    outage_us: int
-    recovery_us: int
-    remembered_us: int
-    now: int = 0
-    jobs: dict[bytes, ModelJob] = field(default_factory=dict)
-    #: Id -> attempts record, body and state of an ended job that keeps its result.
-    results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
-    #: Id and token of the canceller -> when; and id -> when it was cancelled while its enqueue might still arrive.
-    cancelled: dict[bytes, int] = field(default_factory=dict)
-    withdrawn: dict[bytes, int] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
-    #: Queue -> when a job of it was last made ready, claimed, or held.
-    queues: dict[str, int] = field(default_factory=dict)
-    #: Changes when a queue appears or is removed.
-    version: int | None = None
-    #: Worker -> last seen; and its last exchange: number, lost leases, leases of stopped jobs, claimed leases.
-    workers: dict[bytes, int] = field(default_factory=dict)
-    dispatchers: dict[bytes, int] = field(default_factory=dict)
-    exchanges: dict[bytes, tuple[int, frozenset[bytes], frozenset[bytes], list[bytes]]] = field(default_factory=dict)
-    described: set[bytes] = field(default_factory=set)
-    #: Queue -> when it was paused, and until when.
-    paused: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    #: Name of an unfinished spread -> its start and length (µs), its places, and those that are taken.
-    spreads: dict[bytes, tuple[int, int, int, int]] = field(default_factory=dict)
-    next_promotion: int | None = None
-    no_reclaim_before: int = 0
-    promoted_at: int = 0
-    #: The last promotion returned the leases that had ended by then.
-    expired_by: int = 0
-    #: Queues of which a process was notified that has not looked since; the same for all queues and the dispatcher.
-    notified: set[str] = field(default_factory=set)
-    alarm_heard: bool = False
-    #: Queues with recovered jobs of which a worker knows that will claim them.
-    promised: set[str] = field(default_factory=set)
-    notified_all: bool = False
-
-    def holder(self, digest: bytes) -> bytes | None:
-        """Return the id of the job that holds the key."""
-        alive = (job for job in self.jobs.values() if job.place is not Place.DEAD)
-        return next((job.raw_id for job in alive if job.digest == digest), None)
-
-    def leased(self, lease: bytes) -> ModelJob | None:
-        """Return the job that is claimed under exactly this lease."""
-        job = self.jobs.get(lease[:12])
-        return job if job and job.place is Place.CLAIMED and job.lease == lease else None
+class Model(ModelState):
+    """The state with its transitions."""
 
     def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:
         """Accept a batch, or nothing if it raises `KeyTaken`. Return the holders of the keys of jobs not stored."""
@@ -293,8 +241,7 @@ class Model:
             return None
         if job.digest and (holder := self.holder(job.digest)):
             raise KeyTaken(0, holder)
-        job.ended, job.crash_suspected, job.spared = 0, False, False
-        job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
+        job.revive()
         self._wait(job, self.now + delay_us, revived=True, last_us=last_us)
         return job.due_us
 
@@ -311,27 +258,9 @@ class Model:
         self.paused[queue] = (known[0] if known else self.now, until_us)
         return self.paused[queue] != known
 
-    def pauses_ending(self, by_us: int) -> set[str]:
-        """Return the queues whose pause ends by then."""
-        return {queue for queue, (_, until_us) in self.paused.items() if until_us is not None and until_us <= by_us}
-
     def resume(self, queue: str) -> bool:
         """Allow claims of a queue's jobs again."""
         return self.paused.pop(queue, None) is not None
-
-    def at(self, place: Place) -> list[ModelJob]:
-        """Return the jobs in one place."""
-        return [job for job in self.jobs.values() if job.place is place]
-
-    def rank(self, job: ModelJob, time_us: int) -> int:
-        """Priority first, then time; a job delayed by its caller has a head start."""
-        head_start = self.head_start_ms if job.has(Flag.DELAYED) else 0
-        return job.member[12] * 2**45 + time_us // 1_000 - head_start
-
-    def due(self, queue: str) -> list[ModelJob]:
-        """Return the due jobs of a queue, oldest first."""
-        due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
-        return sorted(due, key=lambda job: (job.score, job.member))
 
     def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
         """Return the jobs that a claim takes; crashed jobs that it may not take are set aside until it finds others."""
@@ -421,58 +350,3 @@ class Model:
             return self.now
         self.no_reclaim_before = self.now + self.recovery_us
         return spared - self.recovery_us
-
-    def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:
-        job = self.jobs.get(raw_id)
-        return job if job and job.place is Place.DEAD and job.score == died_us else None
-
-    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False, last_us: int | None = None) -> None:
-        job.due_us = max(self.now, due_us)
-        job.expire_after(job.due_us if last_us is None else last_us, revived=revived)
-        if due_us > self.now:
-            job.place, job.score = Place.SCHEDULED, due_us
-        else:
-            job.place, job.score = Place.READY, self.rank(job, self.now)
-            self._list_queue(job.queue)
-
-    @property
-    def reply_version(self) -> bytes:
-        """Return the version as replies contain it."""
-        return b"" if self.version is None else b"%d" % self.version
-
-    def queues_to_name(self, by_us: int) -> set[str]:
-        """Return the queues to pass to the next promotion: due by then, with a pause that ends, or to be removed."""
-        due = {job.queue for job in self.at(Place.SCHEDULED) if job.score <= by_us + SECOND_US}
-        due |= self.pauses_ending(by_us + SECOND_US)
-        if min(self.queues.values(), default=self.now) > self.now - self.remembered_us - MINUTE_US:
-            return due
-        return due | {queue for queue, used in self.queues.items() if used <= self.now - self.remembered_us}
-
-    def _list_queue(self, queue: str) -> None:
-        if queue not in self.queues:
-            self._change_version()
-        self.queues[queue] = self.now
-
-    def _use(self, queue: str) -> None:
-        if queue in self.queues:
-            self.queues[queue] = self.now
-
-    def _remove_queues(self, queues: Sequence[str]) -> None:
-        old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
-        ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
-        for queue in old:
-            if queue in ready:
-                self._use(queue)
-            else:
-                del self.queues[queue]
-        if not ready.issuperset(old):
-            self._change_version()
-
-    def _change_version(self) -> None:
-        self.version = (self.now if self.version is None else self.version) + 1
-
-    def _end(self, job: ModelJob, how: str, *, keep: bool = False) -> None:
-        if keep and job.has(Flag.KEEPS_RESULT):
-            self.results[job.raw_id] = job.record, job.body, how
-        del self.jobs[job.raw_id]
-        self.counts[how] += 1

@@ -241,7 +241,12 @@ MORE = [
         "start = now",
     ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
-    at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
+    at(
+        "requeue does not reset the attempts",
+        "store/operations.py",
+        "cipher=self._cipher).revived()",
+        "cipher=self._cipher)",
+    ),
     at("a pause with an end is never ended", PROMOTE, "      redis.call('HDEL', paused, ready)\n"),
     at(
         "a job that a person claims stays where it waited",
@@ -323,6 +328,18 @@ MORE = [
         "store/operations.py",
         "if change is not None or head.expires:",
         "if change is not None:",
+    ),
+    at(
+        "a retried dead letter keeps its snoozes and interruptions",
+        "job/attempts.py",
+        "return AttemptHistory(history=self.history, sealed=self.sealed)",
+        "return replace(self, ended=0, crash_suspected=False, spared=False, interrupted=False)",
+    ),
+    at(
+        "a retried dead letter loses its history",
+        "job/attempts.py",
+        "return AttemptHistory(history=self.history, sealed=self.sealed)",
+        "return NO_ATTEMPTS",
     ),
     at("one attempt too many", "job/retry.py", "attempt < self.max_attempts", "attempt <= self.max_attempts"),
     at(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
@@ -61,7 +62,8 @@ class ModelJob:
     #: A person claimed it before it was due.
     claimed_early: bool = False
     expiry: Expiry | None = None
-    #: Runs that a stop cut short; and when it first met a worker that does not know its task (µs).
+    #: Snoozes, and runs that a stop cut short; and when it first met a worker that does not know its task (µs).
+    snoozes: int = 0
     interruptions: int = 0
     waiting_since: int = 0
 
@@ -74,7 +76,7 @@ class ModelJob:
         """Settle a run that is no attempt; return False if it is one."""
         match item.ending:
             case OutcomeKind.SNOOZED:
-                self.place, self.score = Place.SCHEDULED, now + item.delay_us
+                self.place, self.score, self.snoozes = Place.SCHEDULED, now + item.delay_us, self.snoozes + 1
             case OutcomeKind.INTERRUPTED if self.interruptions < FREE_INTERRUPTIONS:
                 self.place, self.score, self.interruptions = Place.READY, self.rank, self.interruptions + 1
             case OutcomeKind.UNKNOWN_TASK if self.claimed_us - (self.waiting_since or self.claimed_us) < DAY_US:
@@ -88,6 +90,13 @@ class ModelJob:
             self.due_us = self.score
         self.crash_suspected, self.spared, self.waiting_since = False, False, 0
         return True
+
+    def revive(self) -> None:
+        """Count everything from 0; the history of its errors stays."""
+        self.ended, self.crash_suspected, self.spared = 0, False, False
+        self.snoozes, self.interruptions, self.waiting_since = 0, 0, 0
+        history = AttemptHistory.unpack(self.record).history
+        self.record = AttemptHistory(history=history).pack() if history else b""
 
     @property
     def raw_id(self) -> bytes:

@@ -10,6 +10,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import encode, encrypt
 from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.security.attempts_record import pack_attempts
 from django_delayq.job.security.encryption import RESULT, Cipher
 
 READ_BODY = """
@@ -55,6 +56,7 @@ RECORDS = {
     "snoozes": AttemptHistory(ended=3).snoozed(),
     "interruptions": AttemptHistory(ended=3, crash_suspected=True).cut_short(),
     "a wait for code": AttemptHistory(ended=3, crash_suspected=True).waited("unknown task", now_us=10**15),
+    "sealed parts": AttemptHistory(ended=3, spared=True, history=({"error": "no"},), sealed=(b"\1\0\xff",)),
 }
 
 
@@ -91,5 +93,5 @@ def test_the_older_reader_counts_the_attempts_of_an_encrypted_record(
     # Random bytes follow the head: none of them may break the older reader.
     record = AttemptHistory(ended=3, crash_suspected=True, history=({"error": "no"},))
     for _ in range(3):
-        stored = CIPHER.seal_attempts(RAW_ID, record.pack())
+        stored = pack_attempts(record, raw_id=RAW_ID, cipher=CIPHER)
         assert json.loads(in_older_package(READ_ATTEMPTS, stored)) == [3, True, False]

@@ -129,7 +129,16 @@ def _stop(operations: Operations, targets: Sequence[Target], parameters: Paramet
 
 
 _RETRIED = ngettext_lazy("Retried %(count)s", "Retried %(count)s", "n")
-_CANCELLED = ngettext_lazy("Cancelled %(count)s", "Cancelled %(count)s", "n")
+_CANCEL = BulkAction(
+    name="cancel",
+    job_lists=("scheduled", "ready"),
+    label=_("Cancel"),
+    log_text=_("Cancelled"),
+    confirm_text=ngettext_lazy("Cancel %(count)s waiting job", "Cancel %(count)s waiting jobs", "n"),
+    success_text=ngettext_lazy("Cancelled %(count)s", "Cancelled %(count)s", "n"),
+    change=_cancel,
+    destructive=True,
+)
 
 BULK_ACTIONS = {
     action.name: action
@@ -163,26 +172,15 @@ BULK_ACTIONS = {
             form_class=forms.MoveForm,
             change=lambda operations, targets, parameters: operations.move_many(_jobs(targets), parameters["queue"]),
         ),
-        BulkAction(
-            name="cancel",
-            job_lists=("scheduled", "ready"),
-            label=_("Cancel"),
-            log_text=_("Cancelled"),
-            confirm_text=ngettext_lazy("Cancel %(count)s waiting job", "Cancel %(count)s waiting jobs", "n"),
-            success_text=_CANCELLED,
-            change=_cancel,
-            destructive=True,
-        ),
-        BulkAction(
+        _CANCEL,
+        replace(
+            _CANCEL,
             name="cancel_all",
             job_lists=("ready",),
             in_menu=False,
             label=_("Cancel all…"),
             log_text=_("Cancelled with all ready jobs of the queue"),
             confirm_text=ngettext_lazy("Cancel %(count)s ready job", "Cancel all %(count)s ready jobs", "n"),
-            success_text=_CANCELLED,
-            change=_cancel,
-            destructive=True,
         ),
         BulkAction(
             name="stop",

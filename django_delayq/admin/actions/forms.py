@@ -4,6 +4,7 @@ The `cleaned_data` of a valid form are the parameters of the action, as JSON val
 """
 
 import json
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -12,7 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin.page import PageContext
-from django_delayq.clock import SECOND_US, moment_us
+from django_delayq.clock import LATEST_US, SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
 from django_delayq.store.operations import LONGEST_GRACE_US
 from django_delayq.task import registry
@@ -64,6 +65,11 @@ def _moment_field(label: Any) -> forms.DateTimeField:
     return forms.DateTimeField(label=label, required=False, widget=widget)
 
 
+def _aware(found: datetime) -> datetime:
+    # Naive if the project has USE_TZ = False.
+    return found if timezone.is_aware(found) else timezone.make_aware(found)
+
+
 class _TimeForm(ActionForm):
     """Either a moment, which becomes `due_us`, or a number of minutes or of another unit."""
 
@@ -85,8 +91,7 @@ class _TimeForm(ActionForm):
                 seconds = number * int(cleaned.get("unit") or 60)
                 self.task_config.check_time(delay=abs(seconds))
                 return {self.number_parameter: seconds * SECOND_US}
-            # Naive if the project has USE_TZ = False.
-            moment = moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+            moment = _aware(moment)
             self.task_config.check_time(at=moment)
         except DelayQError as error:
             raise ValidationError(str(error)) from error
@@ -114,6 +119,22 @@ class RetryLaterForm(_TimeForm):
     past_text = _("That moment is past. “Retry now” makes jobs due at once.")
     moment = _moment_field(_("Retry all at"))
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
+
+
+class PauseForm(ActionForm):
+    """Until when a queue is paused."""
+
+    has_times = True
+    until = _moment_field(_("Until (leave it empty to pause until somebody resumes it)"))
+
+    def clean(self) -> dict[str, Any]:
+        """Require a moment that is still to come, if there is one; it becomes `until_us`."""
+        cleaned = super().clean() or {}
+        if self.errors or cleaned["until"] is None:
+            return {}
+        if (until_us := min(moment_us(_aware(cleaned["until"])), LATEST_US)) <= self.now_us:
+            self.add_error("until", _("until must be later than now; to end a pause, resume the queue."))
+        return {"until_us": until_us}
 
 
 class StopForm(ActionForm):

@@ -66,6 +66,8 @@ def parameters_text(parameters: Mapping[str, Any], zone: tzinfo = UTC) -> str:
         return _("spread over %s") % duration_text(parameters["spread_us"])
     if "due_us" in parameters:
         return _("at %s") % moment_text(parameters["due_us"], zone)
+    if "until_us" in parameters:
+        return _("until %s") % moment_text(parameters["until_us"], zone)
     if "grace_s" in parameters:
         return _("within %s") % duration_text(parameters["grace_s"] * SECOND_US)
     return _("to queue %s") % printable(parameters["queue"]) if "queue" in parameters else ""

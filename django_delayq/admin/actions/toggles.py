@@ -1,7 +1,8 @@
 """Toggles: a queue is paused or resumed, a worker is quieted or resumed; each is confirmed on a page first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any
 
 from django.contrib import messages
@@ -10,6 +11,8 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin import audit_log
+from django_delayq.admin.actions.forms import ActionForm, PauseForm
+from django_delayq.admin.actions.messages import parameters_text
 from django_delayq.admin.filters import from_url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
@@ -28,8 +31,11 @@ class Toggle:
     button: Any
     success_text: Any
     unchanged_text: Any
-    #: Takes the queue's name or the worker's id, and the person's name; returns False if nothing changed.
-    apply: Callable[[Operations, Any, str], bool]
+    #: The form on the confirm page.
+    form_class: type[ActionForm] = ActionForm
+    #: Takes the queue's name or the worker's id, the person's name and the parameters of the form; returns False if
+    #: nothing changed.
+    apply: Callable[[Operations, Any, str, Mapping[str, Any]], bool]
 
 
 TOGGLES = {
@@ -37,11 +43,14 @@ TOGGLES = {
         subject="queue",
         tab="queues",
         confirm_text=_("Pause queue %s?"),
-        explanation=_("No worker takes its jobs until it is resumed, also after restarts. Running jobs continue."),
+        explanation=_("No worker takes its jobs until the pause ends, also after restarts. Running jobs continue."),
         button=_("Pause it"),
         success_text=_("Paused queue %s"),
         unchanged_text=_("Queue %s was paused already"),
-        apply=lambda operations, queue, by: operations.pause(queue, by=by),
+        form_class=PauseForm,
+        apply=lambda operations, queue, by, parameters: operations.pause(
+            queue, by=by, until_us=parameters.get("until_us")
+        ),
     ),
     "resume": Toggle(
         subject="queue",
@@ -51,7 +60,7 @@ TOGGLES = {
         button=_("Resume it"),
         success_text=_("Resumed queue %s"),
         unchanged_text=_("Queue %s was not paused"),
-        apply=lambda operations, queue, by: operations.resume(queue),
+        apply=lambda operations, queue, by, _: operations.resume(queue),
     ),
     "quiet": Toggle(
         subject="worker",
@@ -61,7 +70,7 @@ TOGGLES = {
         button=_("Quiet it"),
         success_text=_("Asked worker %s to take no more jobs"),
         unchanged_text=_("Worker %s was asked already"),
-        apply=lambda operations, worker_id, by: operations.quiet(worker_id, by=by),
+        apply=lambda operations, worker_id, by, _: operations.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
         subject="worker",
@@ -71,7 +80,7 @@ TOGGLES = {
         button=_("Let it work"),
         success_text=_("Let worker %s take jobs again"),
         unchanged_text=_("Worker %s was not asked to be quiet"),
-        apply=lambda operations, worker_id, by: operations.unquiet(worker_id),
+        apply=lambda operations, worker_id, by, _: operations.unquiet(worker_id),
     ),
 }
 
@@ -85,7 +94,9 @@ def show(page: PageContext) -> HttpResponse:
     if subject is None:
         messages.warning(page.request, gettext("It is not there any more. Nothing was done."))
         return back
-    if "confirmed" not in post:
+    confirmed = "confirmed" in post
+    form = toggle.form_class(post if confirmed else None, page=page)
+    if not (confirmed and form.is_valid()):
         return page.render(
             "confirm.html",
             tab=toggle.tab,
@@ -94,21 +105,28 @@ def show(page: PageContext) -> HttpResponse:
             explanation=toggle.explanation,
             rows=(),
             destructive=False,
-            form=None,
+            form=form,
             fields={"action": name, toggle.subject: post[toggle.subject], "confirmed": "yes"},
             cancel_url=back.url,
+            zone=str(page.timezone),
         ).render()
     by, changed = page.request.user.get_username(), False
     try:
         for shard in range(page.store.config.shards):
-            changed |= bool(toggle.apply(page.store.operations(shard), subject, by))
+            changed |= bool(toggle.apply(page.store.operations(shard), subject, by, form.cleaned_data))
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:
-            audit_log.record(page.request, name, str(toggle.success_text % display_name), object_id=display_name)
-    text, level = (toggle.success_text, messages.SUCCESS) if changed else (toggle.unchanged_text, messages.WARNING)
-    messages.add_message(page.request, level, text % display_name + ".")
+            audit_log.record(page.request, name, _done(toggle, display_name, form), object_id=display_name)
+    if changed:
+        messages.success(page.request, _done(toggle, display_name, form, page.timezone) + ".")
+    else:
+        messages.warning(page.request, toggle.unchanged_text % display_name + ".")
     return back
+
+
+def _done(toggle: Toggle, display_name: str, form: ActionForm, zone: tzinfo = UTC) -> str:
+    return " ".join(filter(None, (toggle.success_text % display_name, parameters_text(form.cleaned_data, zone))))
 
 
 def _subject(page: PageContext, field: str) -> tuple[str | bytes | None, str]:

@@ -17,6 +17,7 @@ from django_delayq.admin.views import lists
 from django_delayq.clock import DAY_US
 from django_delayq.conf.config import DispatcherConfig
 from django_delayq.display.text import printable, short
+from django_delayq.store.queries.job_filter import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.templatetags.delayq import duration_text, grouped
 
@@ -73,11 +74,12 @@ def groups(page: PageContext, job_filter: Filter, rows: Iterable[JobRow]) -> lis
     """Return failed jobs by error and task, or by task alone, the largest group first."""
     found: dict[tuple[str, str], Group] = {}
     for row in rows:
-        key = ErrorSummary.of(row.attempts).error if job_filter.group == "error" else "", row.task
+        error = printable(AttemptError.name_of_last(row.attempts)) if job_filter.group == "error" else ""
+        key = error, row.task
         group = found.get(key)
         if group is None:
-            error, task = (f"={name}" if name else "" for name in key)
-            group_filter = replace(job_filter, group="", task=task or job_filter.task, error=error or job_filter.error)
+            wanted, task = (f"={name}" if name else "" for name in key)
+            group_filter = replace(job_filter, group="", task=task or job_filter.task, error=wanted or job_filter.error)
             query = group_filter.page()
             # A group without a name, or with one that no filter can hold, has no filter that excludes other groups.
             has_names = key[1] and (key[0] or job_filter.group != "error")

@@ -17,8 +17,8 @@ from django_delayq.admin.filters import Filter, from_url_name, read_cursor
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
-from django_delayq.display.arguments import DOTS, FULL, DisplayedArguments, displayed_context
-from django_delayq.display.text import printable
+from django_delayq.display.arguments import DOTS, FULL, DisplayedArguments, displayed_context, displayed_key
+from django_delayq.display.text import pretty, printable
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.store.queries.job_pages import JobRow
@@ -80,7 +80,8 @@ class JobDetail:
     @property
     def context(self) -> str:
         """The context that middlewares put in, as text."""
-        return displayed_context(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
+        context = displayed_context(self.job, self._page.config.redact, reveal=self.reveals) if self.job else {}
+        return pretty(context) if context else ""
 
     @property
     def is_redacted(self) -> bool:
@@ -95,11 +96,8 @@ class JobDetail:
 
     @property
     def key(self) -> str:
-        """The unique key. It is often made of the arguments, so it is hidden if they are."""
-        if self.job is None or self.job.key is None:
-            return ""
-        hidden = not self.reveals and (not self.is_known or (self.displayed is not None and self.displayed.hidden))
-        return DOTS if hidden else printable(self.job.key)
+        """The unique key as this person may see it."""
+        return displayed_key(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
 
     @property
     def attempts(self) -> Iterator[Attempt]:

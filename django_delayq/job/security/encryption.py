@@ -29,8 +29,6 @@ _START = 1 + _NAME + _NONCE
 ATTEMPTS, RESULT, PROGRESS = b"attempts", b"result", b"progress"
 #: Bytes by which a sealed text is longer.
 OVERHEAD = _START + 16
-#: Bytes of an attempts record that stay readable: the scripts read them.
-_ATTEMPTS_HEAD = 3
 
 
 class Cipher:
@@ -77,18 +75,6 @@ class Cipher:
         except (self._invalid_tag, ValueError) as error:
             raise BadBody("the stored job cannot be decrypted: it was changed, cut, or is another job's") from error
         return opened
-
-    def seal_attempts(self, raw_id: bytes, record: bytes) -> bytes:
-        """Return the attempts record to store; its first three bytes stay readable."""
-        if not self.on or len(record) <= _ATTEMPTS_HEAD:
-            return record
-        return record[:_ATTEMPTS_HEAD] + self.seal(raw_id, ATTEMPTS, record[_ATTEMPTS_HEAD:])
-
-    def open_attempts(self, raw_id: bytes, record: bytes | None) -> bytes | None:
-        """Return the attempts record that `seal_attempts` got; its first three bytes if the rest cannot be read."""
-        if record is None or record[_ATTEMPTS_HEAD : _ATTEMPTS_HEAD + 1] != _MARK:
-            return record
-        return record[:_ATTEMPTS_HEAD] + self.try_open(raw_id, ATTEMPTS, record[_ATTEMPTS_HEAD:])
 
     def try_open(self, raw_id: bytes, what: bytes, stored: bytes) -> bytes:
         """Return the text that `seal` got, or b"" if it cannot be read."""

@@ -1,11 +1,14 @@
 """manage.py delayq_check: check the server, every key, and whether waiting jobs will run with this code."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from django_delayq.clock import estimated_us
+from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.preflight import judge_jobs
@@ -87,11 +90,14 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
             f"jobs in the other shards are neither checked here nor run."
         )
-    jobs, misfits = 0, _Groups()
-    for job_id, reason in (each for shard in store.shards for each in judge_jobs(shard)) if readable else ():
-        jobs += 1
-        if reason is not None:
-            _add(misfits, reason, job_id)
+    jobs, misfits, overdue = 0, _Groups(), Counter[str]()
+    for shard in store.shards if readable else ():
+        for each in judge_jobs(shard, now_us=estimated_us(shard.clock) + server.ahead_us):
+            jobs += 1
+            if each.reason is not None:
+                _add(misfits, each.reason, each.id)
+            if each.overdue_in is not None:
+                overdue[each.overdue_in] += 1
     incompatible = [
         {"ending": ending.value, "task": task, "means": _INCOMPATIBLE[ending], **group}
         for (ending, task), group in sorted(misfits.items(), key=lambda item: -item[1]["count"])
@@ -107,13 +113,23 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             "clock_within_us": server.within_us,
         },
         "faults": faults,
-        "warnings": list(server.warnings()),
+        "warnings": [*server.warnings(), *_about_overdue(overdue)],
         "drift": {code: {"means": _DRIFT[code][0], **group} for code, group in drift.items()},
         "repaired": repair and not left,
         "waiting": jobs if readable else None,
+        "overdue": dict(overdue) if readable else None,
         "will_not_run": incompatible,
         "wrong": bool(faults or incompatible or left),
     }
+
+
+def _about_overdue(by_queue: Counter[str]) -> Iterator[str]:
+    if by_queue:
+        queues = ", ".join(f"{printable(name)} {number:,}" for name, number in sorted(by_queue.items()))
+        yield (
+            f"Overdue jobs: {by_queue.total():,} ({queues}). Their expiry is over, and each ends without a run when "
+            f"its turn comes: start workers for these queues, or resume those that are paused."
+        )
 
 
 def _walk(store: Store, drift: _Groups, *, repair: bool) -> int:

@@ -6,9 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.clock import moment
+from django_delayq.display.arguments import displayed_context, displayed_key
+from django_delayq.display.text import printable
 from django_delayq.job.ids import created_us, from_text
-from django_delayq.management.operating import NOT_FOUND, OperatingCommand, job_facts
+from django_delayq.management.operating import NOT_FOUND, OperatingCommand, iso, job_facts
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.store import Store
 
@@ -16,7 +17,7 @@ from django_delayq.store.store import Store
 class Command(OperatingCommand):
     """Print one job with its options and attempts."""
 
-    help = "Shows one job: its state, task, options, and each attempt with its error."
+    help = "Shows one job: its state, task, options, context, and each attempt with its error."
     changes = False
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -38,22 +39,25 @@ class Command(OperatingCommand):
 
 
 def _facts(row: JobRow, store: Store) -> dict[str, Any]:
-    job = row.job
+    job, hide = row.job, store.config.admin.redact
     limits = {
+        "on_expiry": ("dead" if job.expiry.dead else "drop") if job and job.expiry else None,
         "max_attempts": job.retry.max_attempts if job else None,
         "timeout": timedelta(microseconds=job.timeout_us).total_seconds() if job and job.timeout_us else None,
-        "key": job.key if job else None,
+        "key": (displayed_key(job, hide) if job else "") or None,
+        "context": (displayed_context(job, hide) if job else {}) or None,
     }
     return {
-        **job_facts(row, store),
+        **job_facts(row, store, now_us=store.now_us()),
         **limits,
-        "created": moment(created_us(row.raw_id)).isoformat(),
+        "created": iso(created_us(row.raw_id)),
         "progress": row.progress.fraction if row.progress else None,
         "note": row.progress.note if row.progress else "",
         "stopping": row.stops or None,
         "snoozes": row.attempts.snoozes or None,
-        "claimed": moment(row.claimed_us).isoformat() if row.claimed_us else None,
-        "lease_end": moment(row.lease_end_us).isoformat() if row.lease_end_us else None,
+        "interruptions": row.attempts.interruptions or None,
+        "claimed": iso(row.claimed_us),
+        "lease_end": iso(row.lease_end_us),
         "fault": row.fault if row.stored is not None else "",
         "size": row.size,
         "history": [_attempt(entry) for entry in row.attempts.history],
@@ -61,15 +65,19 @@ def _facts(row: JobRow, store: Store) -> dict[str, Any]:
 
 
 def _attempt(entry: dict[str, Any]) -> dict[str, Any]:
-    times = {name: moment(entry[f"{name}_us"]).isoformat() for name in ("started", "ended") if entry.get(f"{name}_us")}
+    times = {name: iso(entry[f"{name}_us"]) for name in ("started", "ended") if entry.get(f"{name}_us")}
     return {**times, **{name: entry[name] for name in ("worker", "ending", "error") if name in entry}}
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = [f"{name:12} {value}" for name, value in facts.items() if name != "history" and value not in (None, "")]
+    texts = {**facts, "context": facts["context"] and json.dumps(facts["context"], ensure_ascii=False)}
+    # Only what is not so by default.
+    shown = {name: value for name, value in texts.items() if name != "history" and value not in (None, "", False)}
+    lines = [f"{name:13} {'yes' if value is True else printable(str(value))}" for name, value in shown.items()]
     for number, entry in enumerate(facts["history"], 1):
         lines.append(
-            f"attempt {number}: {entry.get('ending', '?')}, {entry.get('started', '')} on {entry.get('worker', '?')}"
+            f"attempt {number}: {printable(entry.get('ending', '?'))}, {entry.get('started', '')} "
+            f"on {printable(entry.get('worker', '?'))}"
         )
-        lines += [f"    {line}" for line in str(entry.get("error", "")).splitlines()]
+        lines += [f"    {line}" for line in printable(entry.get("error", ""), lines=True).splitlines()]
     return lines

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.management.operating import WRONG_OPTIONS, JobsCommand, job_facts
+from django_delayq.display.text import printable
+from django_delayq.management.operating import WRONG_OPTIONS, JobsCommand, job_facts, to_seconds
 
 
 class Command(JobsCommand):
@@ -31,19 +32,24 @@ class Command(JobsCommand):
             number = found.count()
             self.print_result(options, f"{number:,}", matched=number)
             return
-        rows, shown = found.rows(), 0
+        rows, shown, now_us = found.rows(), 0, store.now_us()
         for row in islice(rows, options["limit"] or None):
-            facts = job_facts(row, store)
+            facts = job_facts(row, store, now_us=now_us)
             if options["json"]:
                 self.stdout.write(("[" if not shown else ",") + json.dumps(facts))
             else:
-                error = f"  {facts['error']}: {facts['message']:.60}" if facts["error"] else ""
-                when = f"{row.due_us is not None and facts['due'][:19] or '':19}"
-                self.stdout.write(
-                    f"{facts['id']}  {facts['state']:9}  {when}  {facts['queue']}  {facts['call']}{error}"
-                )
+                self.stdout.write(printable(_line(facts)))
             shown += 1
         if options["json"]:
             self.stdout.write("]" if shown else "[]")
         elif shown and shown == options["limit"] and next(rows, None) is not None:
             self.stderr.write(f"The first {shown:,}; --limit 0 lists all, --count counts them.")
+
+
+def _line(facts: dict[str, Any]) -> str:
+    marks = "  overdue" if facts["overdue"] else ""
+    if facts["waiting_for"]:
+        marks += f"  waits for a worker that can run it ({facts['waiting_for']})"
+    error = f"  {facts['error']}: {facts['message']:.60}" if facts["error"] else ""
+    when = to_seconds(facts["due"]) if facts["due"] else ""
+    return f"{facts['id']}  {facts['state']:9}  {when:20}  {facts['queue']}  {facts['call']}{marks}{error}"

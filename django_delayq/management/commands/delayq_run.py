@@ -1,12 +1,17 @@
 """manage.py delayq_run: claim one waiting job and run it here, in the foreground."""
 
+import os
 import pdb
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from django_delayq.clock import moment
+from django_delayq.display.text import printable
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action, OutcomeKind
@@ -16,10 +21,10 @@ from django_delayq.management.operating import (
     NOT_FOUND,
     RUNS_ELSEWHERE,
     OperatingCommand,
-    job_facts,
+    call_text,
 )
+from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.store import Store
 from django_delayq.task import registry
 from django_delayq.worker.foreground import ForegroundRun, run_one
 
@@ -55,18 +60,27 @@ class Command(OperatingCommand):
         row = store.lookup(shard).find(raw_id, with_lease=True)
         _check(row)
         if options["dry_run"]:
-            self.print_result(options, f"Would run {job_facts(row, store)['call']}.", dry_run=True, id=row.id)
+            self.print_result(options, f"Would run {call_text(row, store)}.", dry_run=True, id=row.id)
             return
-        self.confirm(f"Run {job_facts(row, store)['call']} here?", options)
+        self.confirm(f"Run {call_text(row, store)} here?", options)
         on_exception = _post_mortem if options["pdb"] else lambda _: None
-        ran = run_one(store.shards[shard], raw_id, due_us=row.due_us, on_exception=on_exception)
+        threads = threading.enumerate()
+        with _to_stderr() if options["json"] else nullcontext():
+            ran = run_one(store.shards[shard], raw_id, due_us=row.due_us, on_exception=on_exception)
         if ran is None:
             # Somebody was faster.
             _check(store.lookup(shard).find(raw_id, with_lease=True))
             raise CommandError(f"Job {row.id} no longer waits.", returncode=NOT_FOUND)
-        self._print(ran, row, store, options)
+        code = self._print(ran, row, options)
+        left = (each for each in threading.enumerate() if not each.daemon and each not in threads)
+        if ran.outcome.kind is OutcomeKind.INTERRUPTED and any(left):
+            # The thread of a coroutine, for which Python would wait, though Redis has the job back.
+            Shutdown().end_process(code)
+        if code:
+            raise SystemExit(code)
 
-    def _print(self, ran: ForegroundRun, row: JobRow, store: Store, options: dict[str, Any]) -> None:
+    def _print(self, ran: ForegroundRun, row: JobRow, options: dict[str, Any]) -> int:
+        """Print how it ended; return the exit code."""
         outcome, decision = ran.outcome, ran.settlement.decision
         end = (
             "refused, because its lease was lost: it may run elsewhere, or have ended"
@@ -75,7 +89,7 @@ class Command(OperatingCommand):
         )
         seconds = outcome.run_us / 1_000_000
         if outcome.error and not options["json"]:
-            self.stderr.write(outcome.error)
+            self.stderr.write(printable(outcome.error, lines=True))
         self.print_result(
             options,
             f"Job {row.id}: {outcome.kind} after {seconds:.3f} s, {end}.",
@@ -86,8 +100,23 @@ class Command(OperatingCommand):
             end=end,
             error=outcome.error,
         )
-        if ran.lost or outcome.kind not in _FINE:
-            raise SystemExit(JOB_FAILED)
+        return JOB_FAILED if ran.lost or outcome.kind not in _FINE else 0
+
+
+@contextmanager
+def _to_stderr() -> Iterator[None]:
+    """Send what the task and its child processes print to standard error: standard output is for the JSON."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        # What was written to the old object, such as that of a log handler.
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _check(row: JobRow) -> None:

@@ -3,7 +3,9 @@
 import json
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from itertools import islice
 from shutil import get_terminal_size
 from typing import Any
@@ -12,8 +14,8 @@ from django.core.management.base import CommandParser
 
 from django_delayq.clock import moment
 from django_delayq.control.jobs import jobs
-from django_delayq.management.operating import OperatingCommand, span
-from django_delayq.metrics import ALL_JOBS, queue_dimension
+from django_delayq.management.operating import OperatingCommand, span, to_seconds
+from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.store import Store
@@ -21,11 +23,15 @@ from django_delayq.templatetags.delayq import duration_text
 
 #: Most running jobs that are shown, and that are read to find the longest.
 _SHOWN, _READ = 10, 250
+#: Time between two views.
+_SHORTEST, _LONGEST = timedelta(milliseconds=500), timedelta(days=1)
 #: Characters of a progress bar.
 _BAR = 20
 #: To the first line and column, and from there to the end of the screen: terminals show no empty frame between.
 _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _COLUMNS = ("queue", "state", "scheduled", "overdue", "ready", "oldest", "running", "workers", "done/h", "failed/h")
+#: Few projects have such jobs: the table of queues has a column of them only if there were any.
+_SELDOM = ("snoozed", "expired", "cancelled")
 
 
 class Command(OperatingCommand):
@@ -37,14 +43,14 @@ class Command(OperatingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         super().add_arguments(parser)
-        text = "Show it again after this time, until Ctrl-C. Default: 2s."
-        parser.add_argument("--watch", metavar="SPAN", nargs="?", const="2s", type=span, help=text)
+        text = "Show it again after this time, 500ms to 1d, until Ctrl-C. Default: 2s."
+        parser.add_argument("--watch", metavar="SPAN", nargs="?", const="2s", type=_interval, help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print one view, or one after the other."""
         store, every = self.open(options), options["watch"]
         if isinstance(every, str):
-            every = span(every)
+            every = _interval(every)
         is_screen = every is not None and not options["json"] and self.stdout.isatty()
         try:
             while True:
@@ -68,6 +74,15 @@ class Command(OperatingCommand):
         self.stdout.flush()
 
 
+def _interval(text: str) -> timedelta:
+    """Read the span between two views. Raises ArgumentTypeError."""
+    found = span(text)
+    # A shorter one would keep Redis and this process busy.
+    if not _SHORTEST <= found <= _LONGEST:
+        raise ArgumentTypeError(f"{text!r:.80} is out of range: use 500ms to 1d")
+    return found
+
+
 def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
     now = combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
     hour = now.hour(ALL_JOBS)
@@ -82,6 +97,7 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
         "done_last_hour": hour.done,
         "retried_last_hour": hour.retried,
         "died_last_hour": now.died_last_hour,
+        **_seldom(hour),
         "queues": {name: _queue(now, name) for name in now.queues},
         "jobs": [_job(row, now.now_us) for row in longest],
         "processes": [
@@ -111,9 +127,14 @@ def _queue(now: Snapshot, name: str) -> dict[str, Any]:
         "workers": sum(process.serves(name) for process in now.processes),
         "done_last_hour": hour.done,
         "failed_last_hour": hour.failed,
+        **_seldom(hour),
         "paused_by": state.paused.by if state.paused else None,
         "paused_until": moment(state.paused.until_us).isoformat() if state.paused and state.paused.until_us else None,
     }
+
+
+def _seldom(hour: Stats) -> dict[str, int]:
+    return {f"{name}_last_hour": getattr(hour, name) for name in _SELDOM}
 
 
 def _job(row: JobRow, now_us: int) -> dict[str, Any]:
@@ -133,10 +154,15 @@ def _job(row: JobRow, now_us: int) -> dict[str, Any]:
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     numbers = "  ".join(f"{name} {facts[name]:,}" for name in ("scheduled", "ready", "running", "failed"))
-    ended = f"{facts['done_last_hour']:,} done, {facts['retried_last_hour']:,} retried"
-    yield f"{facts['time'][:19]}  {numbers}  last hour: {ended}, {facts['died_last_hour']:,} failed"
+    yield f"{to_seconds(facts['time'])}  {numbers}"
+    hour = {"done": "done", "retried": "retried", "died": "failed", **{name: name for name in _SELDOM}}
+    numbers = "  ".join(f"{word} {facts[f'{name}_last_hour']:,}" for name, word in hour.items())
+    yield f"{'last hour':20}  {numbers}"
     yield ""
-    yield from _table(_COLUMNS, [_row(name, queue) for name, queue in facts["queues"].items()])
+    queues = facts["queues"]
+    more = [name for name in _SELDOM if any(each[f"{name}_last_hour"] for each in queues.values())]
+    heads = (*_COLUMNS, *(f"{name}/h" for name in more))
+    yield from _table(heads, [_row(name, queue, more) for name, queue in queues.items()])
     if facts["jobs"]:
         yield ""
         cells = [
@@ -157,15 +183,15 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield from _table(("process", "name", "busy", "seen"), processes)
 
 
-def _row(name: str, queue: dict[str, Any]) -> tuple[str, ...]:
+def _row(name: str, queue: dict[str, Any], seldom: Sequence[str]) -> tuple[str, ...]:
     state = "active" if queue["workers"] else "no worker"
     if queue["paused_by"] is not None:
         state = f"paused by {queue['paused_by']}"
         if queue["paused_until"]:
-            state += f" until {queue['paused_until'][:19]}"
+            state += f" until {to_seconds(queue['paused_until'])}"
     numbers = (f"{queue[name]:,}" for name in ("scheduled", "overdue", "ready"))
-    more = (f"{queue[name]:,}" for name in ("running", "workers", "done_last_hour", "failed_last_hour"))
-    return (name, state, *numbers, _span(queue["waited"]), *more)
+    names = ("running", "workers", "done_last_hour", "failed_last_hour", *(f"{each}_last_hour" for each in seldom))
+    return (name, state, *numbers, _span(queue["waited"]), *(f"{queue[each]:,}" for each in names))
 
 
 def _progress(job: dict[str, Any]) -> str:

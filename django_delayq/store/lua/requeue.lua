@@ -1,11 +1,12 @@
--- Requeue: dead letters become waiting jobs again. They keep id and history; attempts are counted from 0.
+-- Requeue: dead letters become waiting jobs again. They keep id and history; attempts, snoozes and interruptions are
+--   counted from 0.
 -- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
 --   next_promotion, notify_dispatcher, dead_bytes, spreads; then scheduled, ready and notify of each queue that the caller
 --   read in the jobs' bodies.
--- ARGV: now, head start (ms), the name of a spread ('' = none), its length (µs), how many jobs its caller has left; then per job
---   (1 to 250): number of its queue, id, time of death that the caller saw (µs), due time ('+n' = n µs from now, n = µs
---   since the epoch; a spread decides instead), then three times '', or: the body that the caller read, and the member
---   and body that replace it.
+-- ARGV: now, head start (ms), the name of a spread ('' = none), its length (µs), how many jobs its caller has left;
+--   then per job (1 to 250): number of its queue, id, time of death that the caller saw (µs), due time ('+n' = n µs from
+--   now, n = µs since the epoch; a spread decides instead), the attempts record to store, then three times '', or: the
+--   body that the caller read, and the member and body that replace it.
 -- Returns: per job REQUEUED and its due time (µs); or 0 with GONE (not a dead letter of that time and body) or HELD
 --   (another job holds its key now).
 -- Cost: O(log n) a job.
@@ -46,12 +47,12 @@ local function store_spread()
   redis.call('HSET', spreads, name, struct.pack('>I8I8I8I8', start, length, count, placed))
 end
 
-local function requeue(base, id, died, given, seen, new_member, new_body)
+local function requeue(base, id, died, given, record, seen, new_member, new_body)
   local score, stored = redis.call('ZSCORE', dead_letters, id), redis.call('HGET', dead_bodies, id)
   if not score or tonumber(score) ~= tonumber(died) or not stored then return 'GONE', 0 end
   if redis.call('HEXISTS', jobs, id) == 1 then return 'GONE', 0 end
   local record_size, extra_size = struct.unpack('>I4I4', stored)
-  local member, record = string.sub(stored, 9, 22), string.sub(stored, 23, 22 + record_size)
+  local member = string.sub(stored, 9, 22)
   local extra = string.sub(stored, 23 + record_size, 22 + record_size + extra_size)
   local digest = string.sub(extra, 2, 17)
   local body = string.sub(stored, 23 + record_size + extra_size)
@@ -63,7 +64,8 @@ local function requeue(base, id, died, given, seen, new_member, new_body)
 
   remove_dead_letters({id}, #stored)
   redis.call('HSET', jobs, id, body)
-  if record_size > 3 then redis.call('HSET', attempts, id, '\0\0\0' .. string.sub(record, 4)) end
+  -- Without a history, no record is the same.
+  if #record > 3 then redis.call('HSET', attempts, id, record) end
   if has(member, HAS_EXTRAS) then
     redis.call('HSET', job_extras, id, extra)
     redis.call('HSET', unique_keys, digest, member)
@@ -87,8 +89,8 @@ redis.call('GET', dead_bytes); redis.call('ZCARD', dead_letters)
 for base = FIXED, #KEYS - 3, 3 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
 if name ~= '' then read_spread() end
 local replies, before = {}, placed
-for i = 6, #ARGV, 7 do
-  local word, due = requeue(FIXED + 3 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 6))
+for i = 6, #ARGV, 8 do
+  local word, due = requeue(FIXED + 3 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 7))
   replies[#replies + 1], replies[#replies + 2] = word, due
 end
 if placed > before then store_spread() end

@@ -85,6 +85,11 @@ class ConsistencyCheck:
         for found in self._scan("HSCAN", self._shard.keys("jobs")):
             yield from found
 
+    def running(self) -> set[bytes]:
+        """Return the ids of the jobs that run. O(n) of those."""
+        found = self._scan("ZSCAN", self._shard.keys("leases"))
+        return {lease[:12] for rows in found for lease, _ in rows}
+
     def audit_types(self, expected: Mapping[str, str], *, repair: bool) -> list[bytes]:
         """Return for each key its type if that is not the expected one, else b""; with `repair`, delete the key.
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.result import JobError
 from django_delayq.store.queries.job_pages import JobRow
 
 Match = Callable[[JobRow], bool]
@@ -38,12 +39,17 @@ class AttemptError(NamedTuple):
         return cls.read(**attempts.history[-1]) if attempts.history else cls("", "")
 
     @classmethod
+    def name_of_last(cls, attempts: AttemptHistory) -> str:
+        """Return the name of the last attempt's error, without the cost of its message; "" if there is none."""
+        entry = attempts.history[-1] if attempts.history else {}
+        return _stored_class(**entry) or cls.read(**entry).name
+
+    @classmethod
     def read(cls, ending: str = "", error: str = "", exception: str = "", **_rest: object) -> Self:
         """Read one entry of an attempt history. Its text names the class only if the entry is an older one."""
-        found = cls._of_text(ending, error)
-        if exception and ending in _RAISED:
-            return found._replace(name=exception.removeprefix("builtins."))
-        return found
+        if name := _stored_class(ending, exception):
+            return cls(name, JobError.of(error, exception).message.lstrip().partition("\n")[0])
+        return cls._of_text(ending, error)
 
     @classmethod
     def _of_text(cls, ending: str, error: str) -> Self:
@@ -87,10 +93,16 @@ class JobFilter:
         return _names_match(row.task, self.task)
 
     def _has_error(self, row: JobRow) -> bool:
-        return _names_match(AttemptError.last_of(row.attempts).name, self.error)
+        # `handle.error.class_path` names the module of built-in classes.
+        return _names_match(AttemptError.name_of_last(row.attempts), self.error.removeprefix("builtins."))
 
     def _is_due(self, row: JobRow) -> bool:
         return row.due_us is not None and row.due_us < (self.due_before_us or 0)
+
+
+def _stored_class(ending: str = "", exception: str = "", **_rest: object) -> str:
+    """Return the class that an entry stores, as people write it; "" without an exception, and in an older entry."""
+    return exception.removeprefix("builtins.") if ending in _RAISED else ""
 
 
 def _names_match(name: str, wanted: str) -> bool:

@@ -13,6 +13,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
+from django_delayq.job.security.attempts_record import read_attempts
 from django_delayq.job.security.encryption import PROGRESS, Cipher
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
@@ -90,6 +91,25 @@ class JobRow:
     def lease_end_us(self) -> int | None:
         """When the lease of a claimed job ends (µs since the epoch); None if that is unknown."""
         return (whole(self.score) or None) if self.state is State.CLAIMED else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for its time or for a worker."""
+        return self.state in (State.SCHEDULED, State.READY)
+
+    @property
+    def waiting_for(self) -> str:
+        """What it waits for, the value of an `OutcomeKind`, if no worker could run it so far; else ""."""
+        return self.attempts.waiting_for if self.waits and self.attempts.waiting_since_us else ""
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it expires if it has not begun by then (µs since the epoch); None if never, or if that is not known."""
+        return self.job.expiry.moment_us if self.job and self.job.expiry else None
+
+    def is_overdue(self, now_us: int) -> bool:
+        """Return whether it waits although its expiry is over: a worker ends it when its turn comes."""
+        return self.waits and self.expires_us is not None and self.expires_us < now_us
 
     @property
     def ended(self) -> bool:
@@ -246,7 +266,7 @@ def read_row(
         score=_exact(score),
         stored=stored,
         size=size,
-        attempts=AttemptHistory.unpack(cipher.open_attempts(member[:12], attempts)),
+        attempts=read_attempts(attempts, raw_id=member[:12], cipher=cipher),
         claim_record=claim,
         worker=worker_name.decode(errors="replace") if worker_name else "",
         due_first_us=due_first_us,

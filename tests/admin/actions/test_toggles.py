@@ -1,9 +1,12 @@
 """Pausing and resuming a queue, quieting and resuming a worker."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq.clock import moment
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, POSTED, add, claim
@@ -33,6 +36,44 @@ def test_a_queue_is_paused_and_resumed(browser: Client, stock: ShardApis) -> Non
         "Paused queue a/b",
         "Resumed queue a/b",
     ]
+
+
+def test_a_queue_is_paused_until_a_moment_in_the_chosen_zone(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue="mail", delay=None)
+    form = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    assert "Times are in Europe/Berlin." in text(form)
+    said = result(browser, confirm(browser, form, until="2100-06-01T12:00"))
+    assert "Paused queue mail until 2100-06-01 12:00:00 CEST." in said
+    paused = stock.store.dashboard(0).snapshot().queues["mail"].paused
+    assert paused is not None and paused.until_us is not None
+    assert moment(paused.until_us) == datetime(2100, 6, 1, 10, tzinfo=UTC)
+    [entry] = LogEntry.objects.all()
+    assert entry.change_message == "Paused queue mail until 2100-06-01 10:00:00 UTC"
+    assert "Queue mail was paused already." in result(browser, confirm(browser, form, until="2100-06-01T12:00"))
+    assert "until 2100-06-01 13:00:00 CEST" in result(browser, confirm(browser, form, until="2100-06-01T13:00"))
+    assert LogEntry.objects.count() == 2
+    # A later end than Redis takes is the latest one.
+    assert "Paused queue mail until 2255-" in result(browser, confirm(browser, form, until="9999-12-31T23:59"))
+
+
+@pytest.mark.parametrize(
+    ("until", "error"),
+    [
+        ("2001-01-01T00:00", "until must be later than now; to end a pause, resume the queue."),
+        ("soon", "Enter a valid date/time."),
+        (POSTED, "Enter a valid date/time."),
+    ],
+)
+def test_a_pause_cannot_end_then(browser: Client, stock: ShardApis, until: str, error: str) -> None:
+    add(stock, queue="mail", delay=None)
+    form = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    answer = confirm(browser, form, until=until)
+    assert answer.status_code == 200
+    assert error in text(answer)
+    assert stock.store.dashboard(0).snapshot().queues["mail"].paused is None
+    assert LogEntry.objects.count() == 0
+    # The page that names the error is the same form.
+    assert "Paused queue mail." in result(browser, confirm(browser, answer, until=""))
 
 
 @pytest.mark.parametrize(

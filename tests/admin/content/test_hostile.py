@@ -257,10 +257,10 @@ def test_a_pause_that_redis_interrupts_is_recorded(
 ) -> None:
     pause: Callable[..., bool] = Operations.pause
 
-    def half(self: Any, queue: str, *, by: str) -> bool:
+    def half(self: Any, queue: str, **options: Any) -> bool:
         if self._shard.index:
             raise StoreUnavailable("away")
-        return pause(self, queue, by=by)
+        return pause(self, queue, **options)
 
     add(shards[0], delay=None)
     confirm_page = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")

@@ -127,6 +127,20 @@ def test_a_group_leads_to_its_failed_jobs_and_retries_them(browser: Client, stoc
     assert state(stock, refused) == "dead"
 
 
+def test_a_group_of_an_error_that_its_traceback_does_not_name_leads_to_its_jobs(
+    browser: Client, stock: ShardApis
+) -> None:
+    error = (
+        "  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: two (2 sub-exceptions)\n  +-----\n"
+    )
+    add_dead(stock)
+    mine = {add_dead(stock, error=error, exception="builtins.ExceptionGroup") for _ in range(2)}
+    groups = browser.get(page("failed", group="error"))
+    assert "ExceptionGroup in noop 2" in text(groups)
+    assert set(ids(browser.get(link(groups, "Show")))) == mine
+    assert "ExceptionGroup two (2 sub-exceptions)" in text(browser.get(page("failed", error="ExceptionGroup")))
+
+
 def test_a_group_is_retried_later(browser: Client, stock: ShardApis) -> None:
     broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
     form = next(form for form in forms(browser.get(page("failed", group="error"))) if form.offers("retry_later"))

@@ -104,6 +104,20 @@ def test_queues_are_paused_and_resumed(plain: PageSession, stock: Fixtures) -> N
     expect(row).to_contain_text("active")
 
 
+def test_a_queue_is_paused_until_a_moment(plain: PageSession, stock: Fixtures) -> None:
+    plain.open(page("queues"))
+    row = plain.page.get_by_role("row", name="email")
+    row.get_by_role("button", name="Pause").click()
+    plain.page.get_by_label("Until").fill("2001-01-31T08:00")
+    plain.page.locator(".delayq-confirm button[type=submit]").click()
+    expect(plain.page.get_by_role("alert")).to_contain_text("until must be later than now")
+    plain.page.get_by_label("Until").fill("2100-01-31T08:00")
+    plain.page.locator(".delayq-confirm button[type=submit]").click()
+    expect(plain.page.locator(".messagelist")).to_contain_text("Paused queue email until 2100-01-31 08:00:00")
+    expect(row).to_contain_text("2100")
+    plain.assert_calm()
+
+
 def test_hidden_values_are_revealed(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("job_detail", stock.ids["scheduled"]))
     expect(plain.page.locator("#delayq")).not_to_contain_text("secret")

@@ -104,13 +104,13 @@ def test_a_job_that_five_workers_were_stopped_in_still_ends_well(
     task = async_tasks.wait_for if pool == "asyncio" else tasks.wait_for
     job = task.using(retry=two_releases.ONCE).enqueue(str(gate))
     for stops in range(5):
-        worker = processes.worker(f"--pool={pool}")
+        worker = processes.worker(f"--pool={pool}", "--concurrency=1")
         processes.until_runs(stops + 1)
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
         found = attempts_of(client, processes, job)
         assert (found.ended, found.interruptions, found.recovered) == (0, stops + 1, True)
-    processes.worker(f"--pool={pool}")
+    processes.worker(f"--pool={pool}", "--concurrency=1")
     processes.until_runs(6)
     gate.touch()
     processes.until_gone([job])

@@ -12,9 +12,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
-from django_delayq import enqueue_many, get_store
+from django_delayq import enqueue_many, get_store, queue
 from django_delayq.exceptions import ScriptFault
 from django_delayq.job.codec import ENCRYPTED_FORMAT
+from django_delayq.job.ids import from_text
+from django_delayq.store.claims import Claims
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.task import registry
@@ -234,3 +236,30 @@ def test_a_fault_that_a_repair_uncovers_is_repaired_too(kept: Redis) -> None:
     assert not report("--repair")["wrong"]
     assert report()["drift"] == {}
     assert job.refresh().state == "ready"
+
+
+def test_overdue_jobs_are_a_warning_that_names_their_queues(kept: Redis) -> None:
+    queue("mail").pause()
+    late = tasks.noop.using(queue="mail", expires=0.001)
+    runs, _, _ = late.enqueue(), late.enqueue(), tasks.noop.using(expires=0.001).enqueue()
+    tasks.noop.using(queue="mail", expires=60).enqueue()
+    tasks.noop.using(queue="mail").enqueue()
+    store = get_store()
+    # A run that began in time is not overdue.
+    assert Claims(store.shards[0]).claim_one(from_text(runs.id)[0], worker_name="w") is not None
+    begun = store.now_us()
+    while store.now_us() < begun + 2_000:
+        pass
+    found = report()
+    assert found["overdue"] == {"mail": 1, "default": 1}
+    assert not found["wrong"]
+    [warning] = [each for each in found["warnings"] if "verdue" in each]
+    assert warning.startswith("Overdue jobs: 2 (default 1, mail 1). Their expiry is over")
+    assert "start workers for these queues, or resume those that are paused." in warning
+    assert f"Warning: {warning}" in check()[1]
+
+
+def test_without_overdue_jobs_there_is_no_such_warning(kept: Redis) -> None:
+    tasks.noop.using(expires=60).enqueue()
+    found = report()
+    assert (found["overdue"], [each for each in found["warnings"] if "verdue" in each]) == ({}, [])

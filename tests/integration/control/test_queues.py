@@ -1,6 +1,7 @@
 """queue() and queues(): pause, resume and counts of the queues of a store."""
 
 from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def test_advance_without_a_run_ends_a_pause_too(delayq: DelayQ) -> None:
     [
         (0, InvalidMoment, "until must be later than now"),
         (-1, DelayValueError, "until must not be negative"),
-        ("tomorrow", DelayTypeError, "until must be a number of seconds or a timedelta, got str"),
+        ("tomorrow", DelayTypeError, "until must be a number of seconds .*, got str; for a date and time use an aware"),
         (datetime(2030, 1, 1), InvalidMoment, "until must be an aware datetime, got a naive one"),
         (moment(0), InvalidMoment, "until must be later than now"),
     ],
@@ -77,6 +78,13 @@ def test_advance_without_a_run_ends_a_pause_too(delayq: DelayQ) -> None:
 def test_an_end_that_makes_no_sense_is_refused(delayq: DelayQ, until: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         queue("mail").pause(until=until)
+    assert queue("mail").paused is None
+
+
+@pytest.mark.parametrize("by", [5, "", None, b"ann"])
+def test_who_pauses_a_queue_is_a_text(delayq: DelayQ, by: Any) -> None:
+    with pytest.raises(TypeError, match=r"^by must be a text that names who pauses the queue, got .*; leave it out"):
+        queue("mail").pause(by=by)
     assert queue("mail").paused is None
 
 
@@ -124,3 +132,21 @@ def test_the_queues_of_one_loop_share_a_read(delayq: DelayQ, monkeypatch: pytest
     assert found["c"].counts()["ready"] == 0
     assert len(reads) == once
     assert found["a"] == queue("a")
+
+
+@pytest.mark.parametrize("change", ["jobs", "pause", "resume", "a second later"])
+def test_counts_are_read_again_after_a_change(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    for name in ("a", "b"):
+        tasks.noop.using(queue=name).after(60).enqueue(name)
+    first, second = [each for each in queues() if each.name in ("a", "b")]
+    assert first.counts()["scheduled"] == 1
+    if change == "jobs":
+        assert first.jobs().cancel() == second.jobs().cancel() == 1
+    else:
+        queue("b").jobs().cancel()
+    if change == "a second later":
+        later = monotonic() + 1.1
+        monkeypatch.setattr("django_delayq.control.queues.monotonic", lambda: later)
+    elif change != "jobs":
+        getattr(first, change)()
+    assert second.counts()["scheduled"] == 0

@@ -23,7 +23,7 @@ from tests.factories import unsent
 from tests.inspection import everything, inspection
 from tests.integration.security.steps import take
 from tests.sample_app import tasks
-from tests.shard_apis import DAY, HOUR, ShardApis
+from tests.shard_apis import DAY, HOUR, ShardApis, uncounted
 from tests.subprocesses import Processes, until
 
 #: A run closes connections that other tests may have opened.
@@ -192,6 +192,45 @@ def test_a_worker_without_the_key_leaves_the_job_to_one_that_has_it(
     assert take(rotated)[1].kind is OutcomeKind.SUCCEEDED
 
 
+# The dispatcher seals its entry with its own key, if it encrypts.
+@pytest.mark.parametrize(("encrypts", "entries"), [(True, 1), (False, 2)])
+def test_a_process_without_the_key_keeps_the_history(
+    make: Callable[..., ShardApis], client: Redis, settings: Any, encrypts: bool, entries: int
+) -> None:
+    apis = make()
+    raw_id = add_failing(apis)
+    worker = apis.worker()
+    [claim] = worker.take(1).claims
+    worker.take(0, settle=[uncounted(claim, claim.attempts.cut_short().snoozed(), keeps_rank=True)])
+    take(apis)
+    settings.SECRET_KEY = "second"
+    other = make(ENCRYPT=encrypts)
+    for step in (take, take, lambda apis: (apis.worker().take(), reclaim(apis))):
+        other.clock.advance(HOUR)
+        other.promote()
+        step(other)
+    # The readable number of attempts counts on.
+    assert other.inspection.find(raw_id).attempts.ended == 2
+    found = apis.inspection.find(raw_id).attempts
+    assert ERROR in found.history[0]["error"]
+    assert (len(found.history), found.interruptions, found.snoozes) == (entries, 1, 1)
+    assert readable(client) == []
+
+
+def test_a_retry_without_the_key_keeps_the_history(make: Callable[..., ShardApis], settings: Any) -> None:
+    apis = make()
+    raw_id = add_failing(apis)
+    take(apis)
+    apis.clock.advance(HOUR)
+    apis.promote()
+    take(apis)
+    settings.SECRET_KEY = "second"
+    letter = apis.inspection.dead_letter(raw_id)
+    assert letter is not None and make().operations.requeue(raw_id, died_us=letter.moment_us)
+    found = apis.inspection.find(raw_id).attempts
+    assert found.ended == 0 and [ERROR in entry["error"] for entry in found.history] == [True, True]
+
+
 def test_a_dispatcher_without_the_key_returns_the_job(make: Callable[..., ShardApis], settings: Any) -> None:
     apis = make()
     raw_id = apis.add(ARGUMENT)
@@ -279,9 +318,9 @@ def test_the_checks_read_encrypted_jobs(make: Callable[..., ShardApis], settings
     add_failing(apis, delay=HOUR)
     apis.add_dead()
     assert list(ConsistencyCheck(apis.shard).walk(repair=True)) == []
-    assert [reason for _, reason in judge_jobs(apis.shard)] == [None, None]
+    assert [each.reason for each in judge_jobs(apis.shard, now_us=0)] == [None, None]
     settings.SECRET_KEY = "second"
-    [first, _] = [reason for _, reason in judge_jobs(make().shard)]
+    [first, _] = [each.reason for each in judge_jobs(make().shard, now_us=0)]
     assert first == (OutcomeKind.UNKNOWN_KEY, "tests.sample_app.tasks.noop")
 
 

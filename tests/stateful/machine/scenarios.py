@@ -83,6 +83,20 @@ class Scenarios(Rules):
         if again:
             worker.exchange(0, endings=[OutcomeKind.FAILED] * len(worker.held))
 
+    @rule(progress=st.sampled_from([0.25, 1.0]), ending=st.sampled_from([OutcomeKind.SUCCEEDED, OutcomeKind.FAILED]))
+    def job_that_was_asked_to_stop_reports_progress(self, progress: float, ending: OutcomeKind) -> None:
+        """It remains stopped, and is asked once more; then its code ends."""
+        worker = self.fresh_worker()
+        if not self.claimed(worker):
+            return
+        for _ in range(2):
+            for claim in worker.held:
+                self.change("stop", claim.raw_id, grace_us=10 * SECOND)
+            self.check()
+            worker.heartbeat(worker.held, progress=progress)
+            self.check()
+        worker.exchange(0, endings=[ending] * len(worker.held))
+
     @rule(batch=st.lists(requests, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
     def reply_to_an_enqueue_is_lost(self, batch: list[Request], ended: OutcomeKind) -> None:
         """It is repeated when its jobs are claimed, and when they failed or are dead: no job is stored twice."""

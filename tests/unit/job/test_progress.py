@@ -8,7 +8,9 @@ from django_delayq.exceptions import InvalidProgress
 from django_delayq.job.progress import LONGEST_NOTE, Progress
 
 
-@pytest.mark.parametrize("fraction", [1.4, -0.1, float("nan"), float("inf"), "0.5", None, True, 10**400])
+@pytest.mark.parametrize(
+    "fraction", [1.4, -0.1, 1.00001, -0.00001, float("nan"), float("inf"), "0.5", None, True, 10**400]
+)
 def test_a_fraction_outside_0_to_1_is_refused(fraction: Any) -> None:
     with pytest.raises(InvalidProgress, match=r"fraction must be a number from 0 to 1, got .*divide"):
         Progress.checked(fraction, "")
@@ -31,6 +33,15 @@ def test_the_stored_form_is_read_again(progress: Progress) -> None:
 )
 def test_a_damaged_form_reads_as_none(stored: bytes) -> None:
     assert Progress.unpack(stored) is None
+
+
+@pytest.mark.parametrize("fraction", [1 + 1e-9, sum([0.02] * 50), sum([1 / 49] * 49)])
+def test_a_sum_of_floats_that_passes_1_is_1(fraction: float) -> None:
+    assert fraction > 1 and Progress.checked(fraction, "") == Progress(1.0)
+
+
+def test_a_difference_of_floats_that_passes_0_is_0() -> None:
+    assert Progress.checked(0.3 - 3 * 0.1, "") == Progress(0.0)
 
 
 def test_a_whole_number_is_a_fraction() -> None:

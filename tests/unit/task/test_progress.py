@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextvars import Context
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,14 @@ def test_track_asks_for_the_total_of_an_iterator_before_the_loop(job: CurrentJob
 def test_a_total_that_is_wrong_by_the_end_does_no_harm(job: CurrentJob, link: Link, total: int) -> None:
     assert list(job.track("abc", total=total)) == ["a", "b", "c"]
     assert all(0 <= each.fraction <= 1 for each in link.reported)
+
+
+@pytest.mark.parametrize("total", ["x", float("nan"), -1, True, 1.5, [3]])
+def test_a_total_that_is_no_number_of_items_is_refused_before_the_loop(job: CurrentJob, link: Link, total: Any) -> None:
+    for items in ([1, 2, 3], iter([1, 2, 3])):
+        with pytest.raises(InvalidProgress, match=r"^total must be the number of items, .*, got .*; leave it out if"):
+            job.track(items, total=total)
+    assert link.reported == []
 
 
 def test_nothing_is_reported_of_no_items(job: CurrentJob, link: Link) -> None:

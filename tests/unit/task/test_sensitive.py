@@ -207,7 +207,10 @@ def test_error_reports_of_an_enqueue_hide_sensitive_arguments(call: str, no_redi
     assert CANARY not in report(lambda: ENQUEUES[call](task), StoreUnavailable)
 
 
-@pytest.mark.parametrize("call", ["enqueue", "by name", "aenqueue", "enqueue_many", "execute_later"])
+REFUSED = ["enqueue", "by name", "aenqueue", "enqueue_many", "aenqueue_many", "aenqueue_many by name", "execute_later"]
+
+
+@pytest.mark.parametrize("call", REFUSED)
 def test_error_reports_of_refused_arguments_hide_sensitive_arguments(call: str, no_redis: None) -> None:
     task = delayed_task(sensitive=("user", "card"))(plain).using(queue="x" * 200)
     calls: dict[str, Callable[[], Any]] = {
@@ -215,9 +218,23 @@ def test_error_reports_of_refused_arguments_hide_sensitive_arguments(call: str, 
         "by name": lambda: task.enqueue(1, card=secret(), nobody=1),
         "aenqueue": lambda: asyncio.run(task.aenqueue(1, [secret(), {1}])),  # type: ignore[list-item]
         "enqueue_many": lambda: task.enqueue_many([(1, [secret(), {1}])]),
+        "aenqueue_many": lambda: asyncio.run(task.aenqueue_many([(1, [secret(), {1}])])),
+        "aenqueue_many by name": lambda: asyncio.run(task.aenqueue_many([{"card": secret(), "nobody": 1}])),
         "execute_later": lambda: execute_later("q", task.name, [1, [secret(), {1}]]),
     }
     assert CANARY not in report(calls[call], TypeError)
+
+
+@pytest.mark.parametrize("call", ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"])
+def test_error_reports_of_arguments_that_are_too_large_hide_sensitive_arguments(call: str, no_redis: None) -> None:
+    task = delayed_task(sensitive=("card",))(plain)
+    calls: dict[str, Callable[[], Any]] = {
+        "enqueue": lambda: task.enqueue(1, secret() * 200_000),
+        "aenqueue": lambda: asyncio.run(task.aenqueue(1, secret() * 200_000)),
+        "enqueue_many": lambda: task.enqueue_many([(1, secret() * 200_000)]),
+        "aenqueue_many": lambda: asyncio.run(task.aenqueue_many([(1, secret() * 200_000)])),
+    }
+    assert CANARY not in report(calls[call], PayloadTooLarge)
 
 
 def test_error_reports_of_a_call_or_a_run_hide_sensitive_arguments(no_redis: None) -> None:

@@ -145,13 +145,21 @@ def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[
         (("delayq_requeue", "--yes"), "Name jobs by their ids or by a filter, or add --all"),
         (("delayq_cancel", "--state", "failed"), "argument --state: invalid choice: 'failed'"),
         (("delayq_requeue", "--spread", "10"), "argument --spread: '10' is no time: use 10m"),
-        (("delayq_pause", "mail", "--until", "soon"), "argument --until: 'soon' is no time: use 10m"),
+        (("delayq_requeue", "--all", "--spread", "0s", "--yes"), "argument --spread: '0s' is no time to spread over"),
+        (
+            ("delayq_pause", "mail", "--until", "soon"),
+            "argument --until: 'soon' is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment",
+        ),
         (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is no time of"),
         (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), "until must be later than now"),
         (("delayq_jobs", "--limit", "-1"), "--limit must be 0"),
         (("delayq_jobs", "nonsense"), "'nonsense' is not the id of a job"),
         (("delayq_pause", "", "--yes"), "queue"),
         (("delayq_stats", "--watch", "never"), "argument --watch: 'never' is no time"),
+        (("delayq_stats", "--watch", "0s"), "argument --watch: '0s' is out of range: use 500ms to 1d"),
+        (("delayq_stats", "--watch=0"), "argument --watch: '0' is no time"),
+        (("delayq_stats", "--watch", "499ms"), "argument --watch: '499ms' is out of range"),
+        (("delayq_stats", "--watch", "25h"), "argument --watch: '25h' is out of range"),
     ],
 )
 def test_wrong_options_are_refused_with_the_cure(mixed: list[str], command: tuple[str, ...], text: str) -> None:
@@ -168,7 +176,7 @@ def test_stats_show_queues_jobs_and_processes(mixed: list[str]) -> None:
     assert facts["queues"]["other"]["ready"] == 1
     text = run("delayq_stats")
     assert "scheduled 3  ready 1  running 0  failed 2" in text
-    assert [line.split()[0] for line in text.splitlines()[2:5]] == ["queue", "mail", "other"]
+    assert [line.split()[0] for line in text.splitlines()[3:6]] == ["queue", "mail", "other"]
 
 
 @pytest.mark.parametrize(
@@ -178,9 +186,32 @@ def test_a_span_is_numbers_with_units(text: str, seconds: float) -> None:
     assert span(text).total_seconds() == seconds
 
 
+@pytest.mark.parametrize("text", ["99999999999d", "9" * 400 + "s", "999999999d24h"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("delayq_jobs",), "--due-before"),
+        (("delayq_cancel", "--yes"), "--due-before"),
+        (("delayq_requeue", "--all", "--yes"), "--spread"),
+        (("delayq_pause", "mail", "--yes"), "--until"),
+        (("delayq_stats",), "--watch"),
+    ],
+)
+def test_a_span_that_is_too_long_is_a_wrong_option(
+    mixed: list[str], text: str, command: tuple[str, ...], option: str
+) -> None:
+    with pytest.raises(
+        CommandError, match=f"argument {option}: '{text[:60]}.* is too long: a span is at most 9"
+    ) as raised:
+        run(*command, option, text)
+    assert "\n" not in str(raised.value)
+    assert jobs().count() == 6
+    assert queue("mail").paused is None
+
+
 @pytest.mark.parametrize("text", ["", "10", "m", "-5m", "10 m", "10x", "ten"])
 def test_another_text_is_no_span(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="use 10m"):
+    with pytest.raises(ArgumentTypeError, match="use 10m, 1h30m or 2d$"):
         span(text)
 
 

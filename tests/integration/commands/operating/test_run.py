@@ -92,6 +92,16 @@ def test_a_failure_is_printed_and_the_policy_decides() -> None:
     assert error.returncode == NOT_FOUND
 
 
+def test_control_characters_of_an_error_do_not_reach_the_terminal() -> None:
+    def fails() -> None:
+        raise ValueError("\x1b[2Jcleared\x07")
+
+    body.append(fails)
+    _, text, errors = run(runs.enqueue().id, "--yes")
+    assert "cleared" in errors
+    assert "\x1b" not in text + errors and "\x07" not in text + errors
+
+
 def test_no_limit_ends_it_and_its_lease_is_renewed(redis_url: str) -> None:
     """It runs longer than its time limit and than a lease, while a dispatcher looks for expired leases."""
     store = get_store()

@@ -114,7 +114,7 @@ def test_a_yes_changes_all_and_a_bar_shows_the_progress(terminal: Callable[..., 
 
 
 def test_the_view_of_stats_updates_until_ctrl_c(terminal: Callable[..., Terminal]) -> None:
-    command = terminal("delayq_stats", "--watch", "100ms")
+    command = terminal("delayq_stats", "--watch", "500ms")
     command.read_until("scheduled 600  ready 0")
     queue("default").pause(by="ann")
     command.read_until("paused by ann")
@@ -131,6 +131,8 @@ def test_a_process_exits_with_the_code_of_its_error(processes: Processes) -> Non
         (("delayq_inspect", "nonsense"), NOT_FOUND),
         (("delayq_cancel", "--all"), NOT_CONFIRMED),
         (("delayq_requeue", "--spread", "soon"), 2),
+        (("delayq_jobs", "--due-before", "99999999999d"), 2),
+        (("delayq_stats", "--watch", "0s"), 2),
         (("delayq_cancel",), 2),
         (("delayq_jobs", "--state", "ready"), 0),
     ):

@@ -21,6 +21,7 @@ from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.script import to_store_error
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, free_port
 from tests.sample_app.tasks import noop
+from tests.subprocesses import until
 
 CANARY = "s3cret-canary"
 
@@ -181,6 +182,23 @@ def test_no_connection_opens_before_the_first_use(tcp: LocalRedisServer, setting
         store = get_store()
         store.enqueue_api(0), store.operations(0), store.lookup(0), store.shards[0].blocking_listener()
         assert other.info("stats")["total_connections_received"] == before
+
+
+def test_changed_settings_close_the_connections_of_the_earlier_store(
+    start_redis: Callable[..., LocalRedisServer], settings: Any
+) -> None:
+    server = start_redis()
+    settings.DELAYQ = {"REDIS": server.url}
+    earlier = get_store()
+    # A command of a producer, and one of a worker.
+    noop.after(60).enqueue()
+    assert earlier.shards[0].execute("PING") == b"PONG"
+    settings.DELAYQ = {"REDIS": server.url, "PREFIX": "other"}
+    with server.client() as client:
+        until(lambda: len(client.client_list()) == 1, what="the connections to close")
+    # It connects again where it is still used.
+    assert earlier.shards[0].execute("PING") == b"PONG"
+    earlier.close()
 
 
 def test_after_a_restart_of_the_server_the_next_call_reconnects(

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import KeyHeld, PayloadTooLarge
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.outcome import Action
-from tests.shard_apis import DAY, HOUR, LARGE_TEXT, SECOND, START, ShardApis
+from tests.shard_apis import DAY, HOUR, LARGE_TEXT, SECOND, START, ShardApis, uncounted
 
 
 def test_dead_letter_is_ready_again_with_its_body_and_priority(apis: ShardApis) -> None:
@@ -40,6 +41,27 @@ def test_attempts_are_counted_from_0_and_the_history_is_kept(apis: ShardApis) ->
     (claim,) = worker.take().claims
     assert claim.attempt == 1
     assert not claim.attempts.crash_suspected
+    assert [entry["error"] for entry in claim.attempts.history] == ["first", "second"]
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+def test_snoozes_and_interruptions_are_counted_from_0(make_apis: Callable[..., ShardApis], encrypt: bool) -> None:
+    apis = make_apis(ENCRYPT=encrypt)
+    raw_id = apis.add()
+    worker = apis.worker()
+    (claim,) = worker.take().claims
+    worker.settle(claim, Action.RETRY, error="first")
+    for change in (AttemptHistory.snoozed, AttemptHistory.cut_short):
+        apis.promote()
+        (claim,) = worker.take().claims
+        worker.take(0, settle=[uncounted(claim, change(claim.attempts))])
+    apis.promote()
+    (claim,) = worker.take().claims
+    assert (claim.attempts.snoozes, claim.attempts.interruptions, claim.attempts.recovered) == (1, 1, True)
+    worker.settle(claim, Action.DEAD_LETTER, error="second")
+    apis.operations.requeue(raw_id, died_us=START)
+    (claim,) = worker.take().claims
+    assert claim.attempts == AttemptHistory(history=claim.attempts.history)
     assert [entry["error"] for entry in claim.attempts.history] == ["first", "second"]
 
 

@@ -46,6 +46,36 @@ def in_worker_thread(tmp_path: Path, transactional_db: None) -> Iterator[Callabl
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_retry_delay_queries_outside_the_transaction_that_the_task_left_open(
+    run_task: Run, in_worker_thread: Callable[[Callable[[], None]], None]
+) -> None:
+    rows: list[list[Any]] = []
+
+    def write(word: str) -> list[Any]:
+        with connections["other"].cursor() as cursor:
+            cursor.execute("CREATE TABLE IF NOT EXISTS words (word text)")
+            found = cursor.execute("SELECT word FROM words").fetchall()
+            cursor.execute("INSERT INTO words VALUES (%s)", [word])
+        return found  # type: ignore[no-any-return]
+
+    def leaves_open() -> None:
+        connections["other"].set_autocommit(False)
+        write("of the task")
+        raise ValueError("no")
+
+    def delay(attempt: int, error: BaseException) -> int:
+        rows.append(write("of the delay"))
+        return 5
+
+    def work() -> None:
+        assert run_task(leaves_open, retry_delay=delay).delay_us == 5_000_000
+        rows.append(write("afterwards"))
+
+    in_worker_thread(work)
+    assert rows == [[], [("of the delay",)]]
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
 def test_a_broken_database_connection_is_not_left_to_the_next_job(
     run_task: Run, in_worker_thread: Callable[[Callable[[], None]], None]
 ) -> None:

@@ -9,7 +9,6 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.conf.settings import read_config
 from django_delayq.exceptions import BadBody, UnknownEncryptionKey
-from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import (
     ENCRYPTED_FORMAT,
     decode,
@@ -118,27 +117,10 @@ def test_the_secrets_are_those_of_django_unless_there_are_others(settings: Any) 
 
 
 def test_a_cipher_that_is_off_seals_nothing_and_reads_both() -> None:
-    off, record = Cipher(on=False, secrets=[SECRET]), AttemptHistory(ended=1, history=({"error": "e"},)).pack()
+    off = Cipher(on=False, secrets=[SECRET])
     assert off.seal(JOB.raw_id, RESULT, BODY) is BODY
-    assert off.seal_attempts(JOB.raw_id, record) is record
-    assert off.open_attempts(JOB.raw_id, record) is record
-    assert off.open_attempts(JOB.raw_id, None) is None
     assert read(BODY, off) == read(sealed_body(SECRET), off) == JOB
     assert read(BODY, Cipher(on=True, secrets=[SECRET])) == JOB
-
-
-def test_the_number_of_attempts_stays_readable() -> None:
-    history = AttemptHistory(ended=2, crash_suspected=True, history=({"error": "canary"},))
-    cipher = Cipher(on=True, secrets=[SECRET])
-    record = cipher.seal_attempts(JOB.raw_id, history.pack())
-    assert b"canary" not in record and record[:3] == history.pack()[:3]
-    assert AttemptHistory.unpack(cipher.open_attempts(JOB.raw_id, record)) == history
-    other = Cipher(on=True, secrets=[OTHER])
-    assert AttemptHistory.unpack(other.open_attempts(JOB.raw_id, record)) == AttemptHistory(
-        ended=2, crash_suspected=True
-    )
-    # Without a history there is nothing to hide, and a record of three bytes stays one.
-    assert cipher.seal_attempts(JOB.raw_id, AttemptHistory(ended=2).pack()) == b"\0\2\0"
 
 
 def test_a_reader_without_keys_knows_what_is_missing(settings: Any) -> None:

@@ -1,0 +1,45 @@
+"""Attempts record: the stored form of an attempt history, encrypted behind the three bytes that scripts read.
+
+A process keeps a part that it has no key for as it is, and a process that has the key joins it with the others again.
+"""
+
+from dataclasses import replace
+
+from django_delayq.exceptions import BadBody, UnknownEncryptionKey
+from django_delayq.job.attempts import HEAD_SIZE, NO_ATTEMPTS, AttemptHistory
+from django_delayq.job.security.encryption import ATTEMPTS, Cipher
+
+
+def read_attempts(record: bytes | None, *, raw_id: bytes, cipher: Cipher) -> AttemptHistory:
+    """Read an attempts record. `sealed` holds what this process has no key for."""
+    if record is None:
+        return NO_ATTEMPTS
+    head, rest = record[:HEAD_SIZE], record[HEAD_SIZE:]
+    try:
+        found = AttemptHistory.unpack(head + cipher.open(raw_id, ATTEMPTS, rest))
+    except UnknownEncryptionKey:
+        return replace(AttemptHistory.unpack(head), sealed=(rest,))
+    except BadBody:
+        return AttemptHistory.unpack(head)
+    if found.sealed:
+        parts, found = found.sealed, replace(found, sealed=())
+        for part in reversed(parts):
+            found = found.joined(read_attempts(bytes(HEAD_SIZE) + part, raw_id=raw_id, cipher=cipher))
+    return found
+
+
+def pack_attempts(attempts: AttemptHistory, *, raw_id: bytes, cipher: Cipher) -> bytes:
+    """Return the attempts record to store."""
+    if not cipher.on:
+        return attempts.pack()
+    if not attempts.sealed:
+        return _sealed(attempts.pack(), raw_id, cipher)
+    # Sealed parts stand beside each other: within one another they would grow with each process that has another key.
+    own = replace(attempts, sealed=(), waiting_since_us=0, waiting_for="").pack()
+    parts = (*attempts.sealed, *filter(None, (_sealed(own, raw_id, cipher)[HEAD_SIZE:],)))
+    return replace(attempts, history=(), snoozes=0, interruptions=0, sealed=parts).pack()
+
+
+def _sealed(record: bytes, raw_id: bytes, cipher: Cipher) -> bytes:
+    head, rest = record[:HEAD_SIZE], record[HEAD_SIZE:]
+    return head + cipher.seal(raw_id, ATTEMPTS, rest) if rest else head

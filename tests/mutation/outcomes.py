@@ -1,0 +1,143 @@
+"""Planted bugs of outcomes and retries, each with the tests of which at least one must fail."""
+
+from tests.stateful.mutations import Mutation
+
+at = Mutation.at
+
+OUTCOME, ATTEMPTS, RETRY = "job/outcome.py", "job/attempts.py", "job/retry.py"
+EXECUTION, SETTLEMENT = "worker/execution.py", "worker/settlement.py"
+DECIDE = "tests/unit/job/test_outcome.py"
+RECORDS = "tests/unit/job/test_attempts.py"
+RULES = "tests/unit/job/test_retry.py"
+RUNS = "tests/integration/worker/execution/test_outcomes.py"
+RAISED = "tests/integration/worker/execution/test_raised.py"
+CONTEXT = "tests/integration/worker/execution/test_context.py"
+
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a snooze of 0 s runs in a loop",
+        OUTCOME,
+        "max(SHORTEST_SNOOZE_US, outcome.delay_us or 0)",
+        "outcome.delay_us or 0",
+    ): (DECIDE,),
+    at("an interruption is an attempt", OUTCOME, "interruptions < FREE_INTERRUPTIONS", "interruptions < 0"): (DECIDE,),
+    at(
+        "a job that never ends within GRACE is given back for ever",
+        OUTCOME,
+        "ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS",
+        "ending is OutcomeKind.INTERRUPTED",
+    ): (DECIDE,),
+    at("a job waits for code for ever", OUTCOME, "if not waits or waited_us >= longest_wait_us:", "if not waits:"): (
+        DECIDE,
+    ),
+    at(
+        "each wait for code is as short as the first",
+        OUTCOME,
+        "min(waited_us + SHORTEST_WAIT_US, LONGEST_WAIT_US)",
+        "SHORTEST_WAIT_US",
+    ): (DECIDE,),
+    at(
+        "a wait for code begins anew each time",
+        ATTEMPTS,
+        "waiting_since_us=self.waiting_since_us or now_us",
+        "waiting_since_us=now_us",
+    ): (RECORDS,),
+    at(
+        "a wait for code forgets the crash before it",
+        ATTEMPTS,
+        "return replace(self, waiting_since_us",
+        "return replace(self._run_ended(), waiting_since_us",
+    ): (RECORDS,),
+    at(
+        "an interrupted job is not recovered",
+        ATTEMPTS,
+        "self.crash_suspected or self.interrupted",
+        "self.crash_suspected",
+    ): (
+        RECORDS,
+        CONTEXT,
+    ),
+    at(
+        "an interrupted job is taken for a crashed one",
+        ATTEMPTS,
+        '4: "interrupted"}',
+        '5: "interrupted"}',
+    ): (RECORDS,),
+    at("a run that is no attempt adds one", SETTLEMENT, "    if not decision.counted:\n", "    if False:\n"): (
+        "tests/integration/worker/execution/test_outcomes.py",
+        "tests/testing_helpers/test_time.py",
+    ),
+    at(
+        "a snooze counts as a failed attempt in the charts",
+        SETTLEMENT,
+        '_count(settlement.claim, outcome, "snoozed", metrics)',
+        '_count(settlement.claim, outcome, "retried", metrics)',
+    ): ("tests/unit/worker/test_settlement.py",),
+    at(
+        "a base class decides before the class itself",
+        RETRY,
+        "for level in lineage:",
+        "for level in reversed(lineage):",
+    ): (RULES,),
+    at(
+        "a base class is as specific as its subclass",
+        RETRY,
+        "max(distances.get(base, 0), ",
+        "min(distances.get(base, 99), ",
+    ): (RULES,),
+    at(
+        "the first of two equally specific classes decides",
+        RETRY,
+        "if any(path in dead_on for path in level)",
+        "if any(path in dead_on for path in level[:1])",
+    ): (RULES,),
+    at("with retry_on other errors are tried again", RETRY, "and not (lineage and retry_on)", ""): (RULES,),
+    at("delays are drawn at random", RETRY, "len(self.delays)) - 1])\n", "len(self.delays)) - 1]) * jitter\n"): (
+        RULES,
+    ),
+    at(
+        "a policy without end ends in older processes' numbers",
+        "job/codec.py",
+        'return fields | {"max_attempts": None} if',
+        "return fields if",
+    ): ("tests/unit/job/codec/test_exact.py",),
+    at(
+        "an outcome has no lineage",
+        "worker/outcomes.py",
+        "_lineage(error) if job is not None and job.retry.has_rules else ()",
+        "()",
+    ): (RUNS,),
+    at("a computed delay is ignored", EXECUTION, "return replace(outcome, delay_us=delay_us)\n", "return outcome\n"): (
+        RUNS,
+    ),
+    at(
+        "retry_delay runs in the event loop",
+        EXECUTION,
+        "await caller.call(_computed_us,",
+        "await _call_here(_computed_us,",
+    ): (RAISED,),
+    at(
+        "the variables of a task with sensitive arguments reach the log through its retry_delay",
+        EXECUTION,
+        "            if task.sensitive:\n                clear_variables(wrong)\n",
+        "",
+    ): (RAISED,),
+    at(
+        "a StopIteration in the thread of a job lets its coroutine wait for ever",
+        "middleware/job_thread.py",
+        "        except StopIteration as error:\n",
+        "        except StopAsyncIteration as error:\n",
+    ): (RAISED,),
+    at(
+        "already_done runs in the event loop",
+        EXECUTION,
+        "if check is not None and await _await(check, job):",
+        "if check is not None and check(*job.args, **job.kwargs):",
+    ): (CONTEXT,),
+    at(
+        "the dispatcher never counts a lapsed lease of a newer body",
+        "dispatcher.py",
+        "    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):\n",
+        "    if False:\n",
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
+}
