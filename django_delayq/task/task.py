@@ -1,7 +1,6 @@
 """Task: a function with the options of its jobs.
 
-Calling a task calls the function. `using()`, `after()` and `at()` return a copy with other options; `enqueue()` makes a
-job and sends it.
+Calling a task calls the function; `enqueue()` sends a job. `using()`, `after()` and `at()` copy it with other options.
 """
 
 import inspect
@@ -112,9 +111,7 @@ class Task(Generic[P, R]):
         return self.func(*args, **kwargs)
 
     delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
-    apply_async = AbsentMethod(
-        "write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs) with what you need"
-    )
+    apply_async = AbsentMethod("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs), as you need")
     send = AbsentMethod("write task.enqueue(…) with the same arguments")
     schedule = AbsentMethod("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
 
