@@ -7,7 +7,7 @@ from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
-from django_delayq.job.result import pack_cancelled
+from django_delayq.job.result import Result
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.batch import BatchJob, Spread
@@ -88,7 +88,7 @@ def _stop(apis: ShardApis) -> None:
     [item] = apis.promotion.read_expired_leases([claim.lease])
     assert item.stops
     apis.expired_leases()
-    ending = pack_cancelled(ended_us=2, started_us=1, worker="w")
+    ending = Result(state=State.CANCELLED, ended_us=2, started_us=1, worker="w").pack()
     stopped = Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=ending, ttl_ms=60_000)
     assert apis.promotion.reclaim([stopped]) == [True]
     assert apis.inspection.find(kept).state is State.CANCELLED

@@ -7,9 +7,9 @@ from typing import Any
 from django_delayq.conf.settings import read_config
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import Claim, Job
+from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision
-from django_delayq.job.result import pack_done
+from django_delayq.job.result import Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.connection_cache import ConnectionCache
@@ -256,7 +256,8 @@ def settlement(
     if how in (Action.RETRY, Action.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
     decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_rank=keeps_rank)
-    ending = pack_done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
+    ended = Result(state=State.DONE, worker="w", started_us=1, ended_us=2)
+    ending = ended.pack(value=value) if value else b""
     return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
 
 

@@ -32,8 +32,8 @@ from django_delayq.job.codec import (
     with_queue,
 )
 from django_delayq.job.ids import shard_of
-from django_delayq.job.job import Flag, Job
-from django_delayq.job.result import pack_cancelled
+from django_delayq.job.job import Flag, Job, State
+from django_delayq.job.result import Result
 from django_delayq.store.batch import BatchJob, Effect, QueueNumbers, Spread, StoredJob, read_batches
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -340,11 +340,12 @@ class Operations:
         return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=self._cipher)
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
-        """Return the JSON to keep of a cancelled job, and for how many ms."""
+        """Return the result to keep of a cancelled job, and for how many ms."""
         job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher)
-        if job is None or job.result_ttl_us is None:
+        if job is None or not job.result_ttl_ms:
             return b"", 0
-        return pack_cancelled(ended_us=time_ns() // 1_000), max(1, job.result_ttl_us // 1_000)
+        result = Result(state=State.CANCELLED, ended_us=time_ns() // 1_000)
+        return self._shard.seal_result(raw_id, result.pack()), job.result_ttl_ms
 
     def _change_waiting(
         self,
