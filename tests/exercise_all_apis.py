@@ -1,6 +1,7 @@
 """Use every API once: afterwards architecture tests examine the keys on the server."""
 
 import os
+from dataclasses import replace
 from itertools import count
 
 from django_delayq.job.ids import shard_of
@@ -57,6 +58,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     spread = Spread(name=b"a name", length_us=HOUR, left=2)
     job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
     assert apis.operations.requeue_many([job], spread=spread)[0].done
+    apis.operations.end_spread(replace(spread, name=b"another"))
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None

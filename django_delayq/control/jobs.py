@@ -106,8 +106,8 @@ class Jobs:
     def requeue(self, *, spread: float | timedelta | None = None, on_progress: OnProgress | None = None) -> int:
         """Retry the failed jobs that failed before this call: all at once, or evenly over `spread`.
 
-        Seconds or a timedelta. Their attempts count from 0. The spread is stored until the call ends: a call with the
-        same filter and length continues one that was interrupted, and never exceeds its rate.
+        Seconds or a timedelta. Their attempts count from 0. The spread is stored until the call ends: calls with the
+        same filter and length share it, also after an interruption, and together never exceed its rate.
         """
         states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
         length_us = 0 if spread is None else duration_us(spread, name="spread")
@@ -122,18 +122,14 @@ class Jobs:
                 left[shard] += len(batch.rows)
         text = repr((self.filter.queue, self.filter.task, self.filter.error, self.ids, length_us))
         name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        spreads = {shard: Spread(name=name, length_us=length_us, left=count) for shard, count in left.items()}
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            shard = rows[0].shard
-            even = Spread(name=name, length_us=length_us, left=left[shard]) if length_us else None
-            effects = operations.requeue_many(_batch(rows), spread=even)
-            left[shard] -= len(rows)
-            return effects
+            return operations.requeue_many(_batch(rows), spread=spreads.get(rows[0].shard))
 
         changed = self._change(states, change, on_progress, to_us=end_us)
-        if length_us:
-            for shard in self._shards():
-                self._store.operations(shard).end_spread(name)
+        for shard, even in spreads.items():
+            self._store.operations(shard).end_spread(even)
         return changed
 
     def discard(self, *, on_progress: OnProgress | None = None) -> int:

@@ -8,8 +8,10 @@ from django_delayq.exceptions import DelayQError
 from django_delayq.job.codec import Head
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script
 from django_delayq.store.shard import Shard
 
+_TAKE_PLACES = Script("take_places")
 #: Most jobs of one call.
 MAX_BATCH = 250
 #: Bytes of bodies after which a call ends early, so that Redis is not blocked by copying them.
@@ -47,19 +49,35 @@ class Effect(NamedTuple):
     error: DelayQError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Spread:
-    """An even spread of requeued dead letters over the time from the first call on.
+    """An even spread of the dead letters that one caller requeues, over the time from the first call on.
 
-    Calls with one name and length continue the same spread, also after an interruption and from several processes:
-    together they never exceed its rate. A call for more jobs than it has free places begins a new one after the last
-    place that is taken. `Operations.end_spread` forgets it.
+    Callers with one name and length share it, also after an interruption and from several processes: together they
+    never exceed its rate. It is forgotten when the last of them ends it, or when its time is over.
     """
 
     name: bytes
     length_us: int
-    #: Dead letters of the shard that its caller has not sent yet, with those of this call.
+    #: Dead letters of the shard that the caller has not sent yet; `requeue_many` counts them down.
     left: int
+    #: The caller has taken places of it.
+    begun: bool = False
+
+    def take_places(self, shard: Shard, count: int) -> list[int]:
+        """Take the next places; return their due times (µs). One round trip, O(1) a place."""
+        if not count:
+            return []
+        args: list[Part] = [self.name, self.length_us, self.left, count, int(not self.begun)]
+        dues: list[int] = shard.run(_TAKE_PLACES, args)
+        self.begun = True
+        return dues
+
+    def end(self, shard: Shard) -> None:
+        """Forget it, unless others still take places: those that are free must not slow a later one. O(1)."""
+        if self.begun:
+            shard.run(_TAKE_PLACES, [self.name, self.length_us, 0, 0, 0])
+            self.begun = False
 
 
 @dataclass(slots=True)

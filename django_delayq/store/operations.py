@@ -137,7 +137,7 @@ class Operations:
                     refused[number] = Effect(done=False, error=error)
                 else:
                     args += [queues.number(each.head), each.member, each.job.due, *changed]
-            places = [place for queue in queues.numbers for place in keys.named(queue).values()]
+            places = [place for queue in queues.numbers for place in self._shard.keys.named(queue).values()]
             replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places) if args else ()
             return _with_refused(
                 len(batch),
@@ -148,7 +148,6 @@ class Operations:
                 ),
             )
 
-        keys = self._shard.keys
         return self._change_waiting(jobs, run)
 
     def move(self, raw_id: bytes, queue: str) -> bool:
@@ -211,22 +210,24 @@ class Operations:
         spread: Spread | None = None,
         change: Callable[[Job], Job] | None = None,
     ) -> list[Effect]:
-        """Do what `requeue()` does, to up to 250 dead letters, at their due times or over a spread."""
+        """Do what `requeue()` does, to up to 250 dead letters; over a spread, the place of a refused one stays free."""
         keys, effects, now_us = self._shard.keys, [_SKIPPED] * len(jobs), estimated_us(self._shard.clock)
-        # A spread chooses the due times in Redis: a span counts from the last of them.
-        last_us, left = (now_us + spread.length_us, max(spread.left, len(jobs))) if spread else (now_us, 0)
         for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
+            found = {number: stored for number, stored in zip(numbers, records, strict=True) if stored is not None}
+            batch = {number: jobs[number] for number in found}
+            if spread is not None:
+                dues = spread.take_places(self._shard, len(found))
+                spread.left -= len(numbers)
+                batch = {n: replace(job, due_us=due_us) for (n, job), due_us in zip(batch.items(), dues, strict=True)}
             queues, args, sent = QueueNumbers(), list[Part](), list[int]()
-            left_now, left = left, left - len(numbers)
-            for number, stored in zip(numbers, records, strict=True):
-                if stored is None:
-                    continue
-                job, letter = jobs[number], DeadLetterRecord.unpack(stored)
+            for number, job in batch.items():
+                letter = DeadLetterRecord.unpack(found[number])
                 try:
                     self._check_key(letter.extras)
                     head, changed = decode_head(letter.body), _UNCHANGED
                     if change is not None or head.expires:
-                        due_us = last_us if spread else job.estimated_due_us(now_us)
+                        # A place of a spread is a moment of Redis already.
+                        due_us = job.estimated_due_us(0 if spread else now_us)
                         changed = self._changed(job.raw_id, letter.body, change, due_us=due_us)
                 except _REFUSALS as error:
                     effects[number] = Effect(done=False, error=error)
@@ -236,8 +237,7 @@ class Operations:
             if not sent:
                 continue
             places = [place for queue in queues.numbers for place in keys.of_queue(queue)]
-            named: list[Part] = [spread.name, spread.length_us, left_now] if spread else [b"", 0, 1]
-            replies = self._shard.run(_REQUEUE, [self._head_start_ms, *named, *args], more_keys=places)
+            replies = self._shard.run(_REQUEUE, [self._head_start_ms, *args], more_keys=places)
             for number, (word, due_us) in zip(sent, _pairs(replies), strict=True):
                 if word == b"REQUEUED":
                     effects[number] = Effect(done=True, due_us=due_us)
@@ -245,9 +245,9 @@ class Operations:
                     effects[number] = Effect(done=False, error=KeyHeld(_HELD))
         return effects
 
-    def end_spread(self, name: bytes) -> None:
-        """Forget a spread when its caller has sent its last job: its free places must not slow a later one. O(1)."""
-        self._shard.execute("HDEL", self._shard.keys("spreads"), name)
+    def end_spread(self, spread: Spread) -> None:
+        """End a caller's part in a spread when it has sent its last job. O(1)."""
+        spread.end(self._shard)
 
     def discard(self, raw_id: bytes, *, died_us: int) -> bool:
         """Drop the dead letter that died at `died_us` for good. False: it is no longer that one. O(log n)."""

@@ -68,10 +68,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        if True:\n",
     ): (RESCHEDULE,),
     at(
-        "a span ends before the last job of a spread begins",
+        "a span of a job in a spread counts from now",
         "store/operations.py",
-        "due_us = last_us if spread else",
-        "due_us =",
+        "job.estimated_due_us(0 if spread else now_us)",
+        "jobs[number].estimated_due_us(now_us)",
     ): ("tests/integration/store/operations/test_expiry.py",),
     at(
         "a job that runs now keeps the expiry of its old time",

@@ -12,7 +12,7 @@ from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
-from django_delayq.store.batch import BatchJob
+from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
@@ -127,7 +127,11 @@ def page(role: ShardApis, every: ShardApis) -> Any:
 def requeue(role: ShardApis, every: ShardApis) -> Any:
     letter, later = dead(every), dead(every)
     assert role.operations.requeue(letter.raw_id, died_us=letter.moment_us)
-    return role.operations.requeue(later.raw_id, died_us=later.moment_us, delay_us=HOUR)
+    assert role.operations.requeue(later.raw_id, died_us=later.moment_us, delay_us=HOUR)
+    spread, last = Spread(name=b"acl", length_us=HOUR, left=1), dead(every)
+    found = role.operations.requeue_many([BatchJob(raw_id=last.raw_id, died_us=last.moment_us)], spread=spread)
+    role.operations.end_spread(spread)
+    return found[0].done
 
 
 def discard(role: ShardApis, every: ShardApis) -> Any:

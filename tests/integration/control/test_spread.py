@@ -109,3 +109,22 @@ def test_a_spread_that_was_interrupted_is_continued(
     assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
     if len(shards) == 1:
         assert min(later - earlier for earlier, later in pairwise(moments)) >= 490_000
+
+
+def test_calls_at_once_share_the_spread(shards: list[ShardApis]) -> None:
+    """Each call begins the next one after its first batch: four of them take turns, and the last one ends first."""
+    changed = list[int]()
+
+    def begin_another(*_: int) -> None:
+        if len(began) < 4:
+            began.append(1)
+            changed.append(jobs(state="failed").requeue(spread=SPREAD, on_progress=begin_another))
+
+    began = [1]
+    changed.append(jobs(state="failed").requeue(spread=SPREAD, on_progress=begin_another))
+    assert sum(changed) == LETTERS and all(0 < number < LETTERS for number in changed)
+    moments = dues(shards)
+    assert len(moments) == LETTERS
+    assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
+    assert timedelta(minutes=9) < timedelta(microseconds=moments[-1] - moments[0]) < SPREAD
+    assert not any(apis.client.exists(apis.keys("spreads")) for apis in shards)

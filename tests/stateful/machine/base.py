@@ -128,12 +128,21 @@ class Base(RuleBasedStateMachine):
             found = "held"
         assert found == expected
 
-    def requeue_batch(self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int) -> None:
-        spread = Spread(name=name, length_us=SPREAD_US, left=left)
+    def requeue_batch(
+        self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int, begun: bool = False
+    ) -> bool:
+        """Send a batch of a caller of a spread; return whether it has begun then."""
+        spread = Spread(name=name, length_us=SPREAD_US, left=left, begun=begun)
         batch = [BatchJob(raw_id=raw_id, died_us=died_us) for raw_id, died_us in letters]
         effects = self.world.operations.requeue_many(batch, spread=spread)
-        expected = self.world.model.requeue_evenly(letters, name, SPREAD_US, left)
+        expected = self.world.model.requeue_evenly(letters, name, SPREAD_US, left, first=not begun)
         assert [effect.due_us or 0 for effect in effects] == expected
+        return spread.begun
+
+    def end_part(self, name: bytes) -> None:
+        """End the part of one caller of a spread."""
+        self.world.operations.end_spread(Spread(name=name, length_us=SPREAD_US, left=0, begun=True))
+        self.world.model.end_spread(name)
 
     def discard_one(self, raw_id: bytes, died_us: int) -> None:
         found = self.world.operations.discard(raw_id, died_us=died_us)

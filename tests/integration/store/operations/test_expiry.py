@@ -93,16 +93,21 @@ def test_a_retried_dead_letter_is_not_expired_at_once(
     assert stored(shard, raw_id).args == ["a" if change is None else "b"]
 
 
-def test_a_span_counts_from_the_end_of_a_spread(shard: ShardApis) -> None:
+@pytest.mark.parametrize("change", [None, lambda job: replace(job, args=["b"])], ids=["same", "changed"])
+def test_a_span_counts_from_the_place_in_a_spread(shard: ShardApis, change: Any) -> None:
     dead = [add(shard, SPAN) for _ in range(4)]
     for raw_id in dead:
         shard.kill(raw_id)
     jobs = [BatchJob(raw_id=raw_id, died_us=START) for raw_id in dead]
     shard.clock.advance(2 * HOUR)
-    effects = shard.operations.requeue_many(jobs, spread=Spread(name=b"s", length_us=HOUR, left=4))
-    last_us = shard.clock.now_us + HOUR
-    assert all(effect.due_us is not None and effect.due_us < last_us for effect in effects)
-    assert [expires(shard, raw_id) for raw_id in dead] == [last_us + MINUTE] * 4
+    # The second call continues a spread whose time began earlier, and that has fewer places than it counts.
+    for part, left in ((jobs[:2], 4), (jobs[2:], 3)):
+        effects = shard.operations.requeue_many(
+            part, spread=Spread(name=b"s", length_us=HOUR, left=left), change=change
+        )
+        for job, effect in zip(part, effects, strict=True):
+            assert effect.due_us is not None and expires(shard, job.raw_id) == effect.due_us + MINUTE
+        shard.clock.advance(SECOND)
 
 
 def test_a_forged_body_is_rescheduled_and_retried_as_it_is(make_apis: Callable[..., ShardApis]) -> None:
