@@ -11,8 +11,9 @@ from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
-from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.enqueue import key_digest
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
@@ -57,8 +58,8 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert letter is not None
     spread = Spread(name=b"a name", length_us=HOUR, left=2)
     job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
-    assert apis.operations.requeue_many([job], spread=spread)[0].done
-    apis.operations.end_spread(replace(spread, name=b"another"))
+    assert apis.operations.dead_letters.requeue([job], spread=spread)[0].done
+    apis.operations.dead_letters.end_spread(replace(spread, name=b"another"))
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None

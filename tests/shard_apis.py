@@ -21,6 +21,7 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.factories import unsent
 from tests.inspection import Inspection
+from tests.one_by_one import OneByOne
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven time in 2027: any rounding would show.
@@ -41,7 +42,7 @@ class ShardApis:
         self.client: Any = self.shard.client
         self.keys = self.shard.keys
         self.intake = self.store.enqueue_api(shard)
-        self.operations = self.store.operations(shard)
+        self.operations = OneByOne(self.store._producer_shards[shard])
         self.inspection = Inspection(self.store._producer_shards[shard])
         self.promotion = Promotion(self.shard)
 

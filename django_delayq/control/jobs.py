@@ -13,8 +13,9 @@ from django_delayq.exceptions import DelayValueError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.logs import logger
-from django_delayq.store.batch import MAX_BATCH, BatchJob, Effect, Spread
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.batch import MAX_BATCH, BatchJob, Effect
+from django_delayq.store.operations.operations import Operations
+from django_delayq.store.operations.spread import Spread
 from django_delayq.store.queries.job_filter import JobFilter, Match
 from django_delayq.store.queries.job_pages import JobPage, JobRow
 from django_delayq.store.store import Store, get_store
@@ -65,7 +66,7 @@ class Jobs:
     def cancel(self, *, on_progress: OnProgress | None = None) -> int:
         """Cancel the jobs that wait; the result of those that keep one is that they were cancelled."""
         states = self._only(_WAITING, "cancel()", "jobs that wait; discard() drops failed ones")
-        return self._change(states, lambda operations, rows: operations.cancel_many(_batch(rows)), on_progress)
+        return self._change(states, lambda operations, rows: operations.waiting_jobs.cancel(_batch(rows)), on_progress)
 
     def reschedule(
         self,
@@ -88,7 +89,7 @@ class Jobs:
             states = [state for state in states if state is State.SCHEDULED]
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            return operations.reschedule_many([BatchJob(raw_id=row.raw_id, due_us=due_us) for row in rows])
+            return operations.waiting_jobs.reschedule([BatchJob(raw_id=row.raw_id, due_us=due_us) for row in rows])
 
         # From the end: a job that becomes later is not met again.
         return self._change(states, change, on_progress, lambda row: row.due_us != due_us, before=True)
@@ -99,7 +100,7 @@ class Jobs:
         name = self._store.config.tasks.check_queue(queue)
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            return operations.move_many(_batch(rows), name)
+            return operations.waiting_jobs.move(_batch(rows), name)
 
         return self._change(states, change, on_progress, lambda row: row.queue != name)
 
@@ -125,11 +126,11 @@ class Jobs:
         spreads = {shard: Spread(name=name, length_us=length_us, left=count) for shard, count in left.items()}
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            return operations.requeue_many(_batch(rows), spread=spreads.get(rows[0].shard))
+            return operations.dead_letters.requeue(_batch(rows), spread=spreads.get(rows[0].shard))
 
         changed = self._change(states, change, on_progress, to_us=end_us)
         for shard, even in spreads.items():
-            self._store.operations(shard).end_spread(even)
+            self._store.operations(shard).dead_letters.end_spread(even)
         return changed
 
     def discard(self, *, on_progress: OnProgress | None = None) -> int:
@@ -137,7 +138,7 @@ class Jobs:
         states = self._only(_DEAD, "discard()", "failed jobs; cancel() withdraws jobs that wait")
         end_us = self._now_us() + 1
         return self._change(
-            states, lambda operations, rows: operations.discard_many(_batch(rows)), on_progress, to_us=end_us
+            states, lambda operations, rows: operations.dead_letters.discard(_batch(rows)), on_progress, to_us=end_us
         )
 
     @property

@@ -162,7 +162,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (ENCRYPTION,),
     at(
         "the result of a cancelled job is stored as it is",
-        "store/operations.py",
+        "store/operations/waiting_jobs.py",
         "self._shard.seal_result(raw_id, result.pack())",
         "result.pack()",
     ): (ENDED_JOBS,),
@@ -180,8 +180,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (ENCRYPTION,),
     at(
         "a body whose expiry moves is stored as it is",
-        "store/operations.py",
-        "return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=self._cipher)",
+        "store/operations/expiry.py",
+        "return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=shard.cipher)",
         "return with_due(plain, due_us, revived=revived)",
     ): (ENCRYPTION,),
     at(
@@ -198,7 +198,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (ENCRYPTION,),
     at(
         "a dead letter that is retried with other arguments is stored as it is",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)",
         "new = with_due(new, due_us, revived=True)",
     ): (ENCRYPTION,),

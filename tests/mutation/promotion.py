@@ -63,19 +63,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a postponed immediate job has no head start",
-        "store/operations.py",
+        "store/operations/waiting_jobs.py",
         "        if flags == head.flags and not head.expires:\n",
         "        if True:\n",
     ): (RESCHEDULE,),
     at(
         "a span of a job in a spread counts from now",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "job.estimated_due_us(0 if spread else now_us)",
         "jobs[number].estimated_due_us(now_us)",
     ): ("tests/integration/store/operations/test_expiry.py",),
     at(
         "a job that runs now keeps the expiry of its old time",
-        "store/operations.py",
+        "store/operations/waiting_jobs.py",
         'rewritten(head.flags) if head.expires else b""',
         'b""',
     ): ("tests/integration/store/operations/test_expiry.py",),

@@ -28,9 +28,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "FIXED + 4 * (tonumber(ARGV[i]) - 1)",
         "FIXED",
     ): (BATCHES,),
-    at("a batch is not cut by its bytes", "store/batch.py", "if batch and spent + size > _MAX_BYTES:", "if False:"): (
-        BATCHES,
-    ),
+    at(
+        "a batch is not cut by its bytes",
+        "store/operations/batch.py",
+        "if batch and spent + size > _MAX_BYTES:",
+        "if False:",
+    ): (BATCHES,),
     at("a spread begins anew with each call", SPREAD_LUA, "if stored then read_spread(stored) end\n"): (SPREAD,),
     at(
         "a spread makes up for places that passed",
@@ -45,7 +48,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "began + length <= now",
     ): (SPREAD,),
     at(
-        "a caller that took no place ends a spread", "store/batch.py", "        if self.begun:\n", "        if True:\n"
+        "a caller that took no place ends a spread",
+        "store/operations/spread.py",
+        "        if self.begun:\n",
+        "        if True:\n",
     ): (SPREAD,),
     at(
         "a pause ends a microsecond late",
@@ -96,7 +102,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a spread outlives its caller",
         "control/jobs.py",
-        "            self._store.operations(shard).end_spread(even)\n",
+        "            self._store.operations(shard).dead_letters.end_spread(even)\n",
         "            pass\n",
     ): (CONTROL_SPREAD,),
     at(
@@ -107,7 +113,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (CONTROL_SPREAD,),
     at(
         "each call of a batch counts all of its jobs",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "spread.left -= len(numbers)",
         "pass",
     ): (SPREAD,),

@@ -308,8 +308,8 @@ MORE = [
     ),
     at(
         "a span does not follow the due time of a reschedule",
-        "store/operations.py",
-        "self._with_due(job.raw_id, with_flags(stored, flags), due_us)",
+        "store/operations/waiting_jobs.py",
+        "move_expiry(self._shard, job.raw_id, with_flags(stored, flags), due_us)",
         "with_flags(stored, flags)",
     ),
     at(
@@ -320,7 +320,7 @@ MORE = [
     ),
     at(
         "a retry of a dead letter is expired already",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "if change is not None or head.expires:",
         "if change is not None:",
     ),

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from time import time
 
-from django_delayq import get_store
 from django_delayq.job.job import State
 from django_delayq.job.result import Result
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 from tests.upgrade.test_claim_records import older
@@ -20,7 +20,7 @@ print(json.dumps(Result.unpack(sys.stdin.buffer.read()) is None))
 
 
 def test_an_older_worker_runs_an_expired_job(processes: Processes, older_package: Path) -> None:
-    operations = get_store().operations(0)
+    operations = one_by_one()
     operations.pause("mail", by="a test")
     task = tasks.record.using(queue="mail", key="k")
     late = task.using(expires=0.05, on_expiry="dead").enqueue("late")

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
-from django_delayq.store.operations import LONGEST_GRACE_US
+from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments
 from django_delayq.task.redaction import read_arguments

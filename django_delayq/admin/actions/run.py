@@ -13,7 +13,7 @@ from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, T
 from django_delayq.admin.actions.selection import matching
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.page import PageContext
-from django_delayq.store.batch import Spread
+from django_delayq.store.operations.spread import Spread
 
 
 class _Batch(NamedTuple):
@@ -49,7 +49,7 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
     action_request.finished = True
     if "spread_us" in parameters:
         for shard in range(page.store.config.shards):
-            page.store.operations(shard).end_spread(_spread(action_request, shard, begun=True))
+            page.store.operations(shard).dead_letters.end_spread(_spread(action_request, shard, begun=True))
 
 
 def _apply(

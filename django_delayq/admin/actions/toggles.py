@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin import audit_log
 from django_delayq.admin.filters import from_url_name
 from django_delayq.admin.page import PageContext
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.worker_control import WorkerControl
 from django_delayq.task.redaction import printable
 
 
@@ -29,7 +29,7 @@ class Toggle:
     success_text: Any
     unchanged_text: Any
     #: Takes the queue's name or the worker's id, and the person's name; returns False if nothing changed.
-    apply: Callable[[Operations, Any, str], bool]
+    apply: Callable[[WorkerControl, Any, str], bool]
 
 
 TOGGLES = {
@@ -41,7 +41,7 @@ TOGGLES = {
         button=_("Pause it"),
         success_text=_("Paused queue %s"),
         unchanged_text=_("Queue %s was paused already"),
-        apply=lambda operations, queue, by: operations.pause(queue, by=by),
+        apply=lambda workers, queue, by: workers.pause(queue, by=by),
     ),
     "resume": Toggle(
         subject="queue",
@@ -51,7 +51,7 @@ TOGGLES = {
         button=_("Resume it"),
         success_text=_("Resumed queue %s"),
         unchanged_text=_("Queue %s was not paused"),
-        apply=lambda operations, queue, by: operations.resume(queue),
+        apply=lambda workers, queue, by: workers.resume(queue),
     ),
     "quiet": Toggle(
         subject="worker",
@@ -61,7 +61,7 @@ TOGGLES = {
         button=_("Quiet it"),
         success_text=_("Asked worker %s to take no more jobs"),
         unchanged_text=_("Worker %s was asked already"),
-        apply=lambda operations, worker_id, by: operations.quiet(worker_id, by=by),
+        apply=lambda workers, worker_id, by: workers.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
         subject="worker",
@@ -71,7 +71,7 @@ TOGGLES = {
         button=_("Let it work"),
         success_text=_("Let worker %s take jobs again"),
         unchanged_text=_("Worker %s was not asked to be quiet"),
-        apply=lambda operations, worker_id, by: operations.unquiet(worker_id),
+        apply=lambda workers, worker_id, by: workers.unquiet(worker_id),
     ),
 }
 
@@ -101,7 +101,7 @@ def show(page: PageContext) -> HttpResponse:
     by, changed = page.request.user.get_username(), False
     try:
         for shard in range(page.store.config.shards):
-            changed |= bool(toggle.apply(page.store.operations(shard), subject, by))
+            changed |= bool(toggle.apply(page.store.operations(shard).workers, subject, by))
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from django_delayq.store.batch import BatchJob, Spread
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.spread import Spread
 from tests.shard_apis import HOUR, MS, SECOND, START, ShardApis
 
 MINUTE = 60 * SECOND
@@ -26,7 +27,7 @@ def requeue(
 ) -> list[int]:
     """Requeue over a minute, as a new caller unless one is given, and return the due times."""
     spread = spread or over_a_minute(name, left=left)
-    return [effect.due_us or 0 for effect in apis.operations.requeue_many(jobs, spread=spread)]
+    return [effect.due_us or 0 for effect in apis.operations.dead_letters.requeue(jobs, spread=spread)]
 
 
 def spreads(apis: ShardApis) -> int:
@@ -39,7 +40,7 @@ def test_each_job_has_an_even_place_within_the_time(apis: ShardApis) -> None:
     assert dues == [START + n * SECOND + SECOND // 2 for n in range(60)]
     assert list(apis.scheduled().values()) == dues
     assert spread.left == 0
-    apis.operations.end_spread(spread)
+    apis.operations.dead_letters.end_spread(spread)
     assert spreads(apis) == 0
 
 
@@ -104,15 +105,15 @@ def test_two_callers_at_once_share_a_spread(apis: ShardApis) -> None:
     jobs, first, second = letters(apis, 60), over_a_minute(), over_a_minute()
     dues = requeue(apis, jobs[:10], first) + requeue(apis, jobs[10:20], second)
     dues += requeue(apis, jobs[20:30], first) + requeue(apis, jobs[30:40], second)
-    apis.operations.end_spread(first)
+    apis.operations.dead_letters.end_spread(first)
     assert spreads(apis) == 1
     # A third one begins before the second one ends.
     third = over_a_minute(left=20)
     dues += requeue(apis, jobs[40:50], third)
-    apis.operations.end_spread(second)
+    apis.operations.dead_letters.end_spread(second)
     dues += requeue(apis, jobs[50:], third)
     assert dues == [START + n * SECOND + SECOND // 2 for n in range(60)]
-    apis.operations.end_spread(third)
+    apis.operations.dead_letters.end_spread(third)
     assert spreads(apis) == 0
 
 
@@ -120,7 +121,7 @@ def test_a_caller_that_took_no_place_ends_nothing(apis: ShardApis) -> None:
     jobs, first, second = letters(apis, 2), over_a_minute(), over_a_minute()
     requeue(apis, jobs[:1], first)
     assert requeue(apis, jobs[:1], second) == [0]
-    apis.operations.end_spread(second)
+    apis.operations.dead_letters.end_spread(second)
     assert requeue(apis, jobs[1:], first) == [START + SECOND + SECOND // 2]
 
 
@@ -136,14 +137,14 @@ def test_a_spread_goes_on_behind_its_time(apis: ShardApis) -> None:
 
 
 def test_a_batch_of_several_calls_counts_what_each_has_sent(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_delayq.store.batch._MAX_BYTES", 1)
+    monkeypatch.setattr("django_delayq.store.operations.batch._MAX_BYTES", 1)
     assert requeue(apis, letters(apis, 3), left=3) == [START + 10 * SECOND, START + 30 * SECOND, START + 50 * SECOND]
 
 
 def test_a_spread_that_has_ended_is_forgotten(apis: ShardApis) -> None:
     jobs, spread = letters(apis, 3), over_a_minute()
     requeue(apis, jobs[:1], spread)
-    apis.operations.end_spread(spread)
+    apis.operations.dead_letters.end_spread(spread)
     assert spreads(apis) == 0
     assert requeue(apis, jobs[1:], left=2) == [START + 15 * SECOND, START + 45 * SECOND]
 
@@ -153,7 +154,7 @@ def test_spreads_of_other_names_and_lengths_are_others(apis: ShardApis) -> None:
     first = requeue(apis, jobs[:1])
     assert requeue(apis, jobs[1:2], name=b"other") == first
     spread = Spread(name=b"name", length_us=HOUR, left=60)
-    assert apis.operations.requeue_many(jobs[2:], spread=spread)[0].due_us == START + MINUTE // 2
+    assert apis.operations.dead_letters.requeue(jobs[2:], spread=spread)[0].due_us == START + MINUTE // 2
 
 
 def test_a_hundred_unfinished_spreads_are_remembered(apis: ShardApis) -> None:

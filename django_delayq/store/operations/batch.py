@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django_delayq.exceptions import DelayQError
+from django_delayq.exceptions import BadBody, DelayQError, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.codec import Head
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.store.client.resp import Part
-from django_delayq.store.client.script import Script
 from django_delayq.store.shard import Shard
 
-_TAKE_PLACES = Script("take_places")
 #: Most jobs of one call.
 MAX_BATCH = 250
 #: Bytes of bodies after which a call ends early, so that Redis is not blocked by copying them.
 _MAX_BYTES = 1024 * 1024
+#: What one job of a batch may be refused for; the others are changed.
+REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,35 +49,8 @@ class Effect(NamedTuple):
     error: DelayQError | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Spread:
-    """An even spread of the dead letters that one caller requeues, over the time from the first call on.
-
-    Callers with one name and length share it, also after an interruption and from several processes: together they
-    never exceed its rate. It is forgotten when the last of them ends it, or when its time is over.
-    """
-
-    name: bytes
-    length_us: int
-    #: Dead letters of the shard that the caller has not sent yet; `requeue_many` counts them down.
-    left: int
-    #: The caller has taken places of it.
-    begun: bool = False
-
-    def take_places(self, shard: Shard, count: int) -> list[int]:
-        """Take the next places; return their due times (µs). One round trip, O(1) a place."""
-        if not count:
-            return []
-        args: list[Part] = [self.name, self.length_us, self.left, count, int(not self.begun)]
-        dues: list[int] = shard.run(_TAKE_PLACES, args)
-        self.begun = True
-        return dues
-
-    def end(self, shard: Shard) -> None:
-        """Forget it, unless others still take places: those that are free must not slow a later one. O(1)."""
-        if self.begun:
-            shard.run(_TAKE_PLACES, [self.name, self.length_us, 0, 0, 0])
-            self.begun = False
+#: The job no longer waits, or is no longer that dead letter.
+SKIPPED = Effect(done=False)
 
 
 @dataclass(slots=True)
@@ -132,3 +105,8 @@ def _cut(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
         spent += size
     if batch:
         yield batch
+
+
+def pairs(replies: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+    """Return a word and a due time for each job of a reply."""
+    return zip(replies[::2], replies[1::2], strict=True)
