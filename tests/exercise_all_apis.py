@@ -121,7 +121,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
     for queue in ("default", "moved"):
-        assert apis.operations.pause(queue, by="ann", delay_us=DAY)
+        assert apis.operations.pause(queue, by="ann", until_us=apis.clock.now_us + DAY)
     assert apis.operations.resume("default")
     forward_stream.append(apis.shard, {"id": "an id"})
     survey = apis.store.dashboard(apis.shard.index)

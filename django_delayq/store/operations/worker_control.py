@@ -18,14 +18,13 @@ class WorkerControl:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def pause(self, queue: str, *, by: str, delay_us: int | None = None, until_us: int | None = None) -> bool:
+    def pause(self, queue: str, *, by: str, until_us: int | None = None) -> bool:
         """Stop claims of a queue's jobs until it is resumed, or until an end; jobs still become ready. O(log n).
 
-        The end is a number of µs from now, or µs since the epoch; promote ends the pause then. A paused queue gets the
-        new end, or none. False: it was paused so already.
+        The end is in µs since the epoch; promote ends the pause then. A paused queue gets the new end, or none. False:
+        it was paused so already.
         """
-        ends: Part = b"" if delay_us is None else f"+{delay_us}"
-        args = [_name(by), ends if until_us is None else until_us]
+        args: list[Part] = [_name(by), b"" if until_us is None else until_us]
         return bool(self._shard.run(_PAUSE, args, **self._shard.keys.named(queue)))
 
     def resume(self, queue: str) -> bool:
