@@ -14,8 +14,9 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import JobCrashed
+from django_delayq.job.job import State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
-from django_delayq.job.result import pack_cancelled
+from django_delayq.job.result import Result
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
@@ -242,10 +243,10 @@ def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
 def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclaim:
     if decision.action is Action.CANCEL:
         result, ttl_ms = b"", 0
-        if item.job and item.job.result_ttl_us is not None:
-            ended_us = time_ns() // 1_000
-            result = pack_cancelled(ended_us=ended_us, started_us=item.claimed_us, worker=item.worker)
-            ttl_ms = max(1, item.job.result_ttl_us // 1_000)
+        if item.job and (ttl_ms := item.job.result_ttl_ms):
+            result = Result(
+                state=State.CANCELLED, ended_us=time_ns() // 1_000, started_us=item.claimed_us, worker=item.worker
+            ).pack()
         return Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=result, ttl_ms=ttl_ms)
     if item.unconfirmed and item.queue is not None and not item.attempts.spared:
         return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)

@@ -1,17 +1,19 @@
 """Use every API once: afterwards architecture tests examine the keys on the server."""
 
 import os
+from dataclasses import replace
 from itertools import count
 
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
-from django_delayq.job.result import pack_cancelled
+from django_delayq.job.result import Result
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
-from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.enqueue import key_digest
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
@@ -56,7 +58,8 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert letter is not None
     spread = Spread(name=b"a name", length_us=HOUR, left=2)
     job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
-    assert apis.operations.requeue_many([job], spread=spread)[0].done
+    assert apis.operations.dead_letters.requeue([job], spread=spread)[0].done
+    apis.operations.dead_letters.end_spread(replace(spread, name=b"another"))
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
@@ -88,7 +91,7 @@ def _stop(apis: ShardApis) -> None:
     [item] = apis.promotion.read_expired_leases([claim.lease])
     assert item.stops
     apis.expired_leases()
-    ending = pack_cancelled(ended_us=2, started_us=1, worker="w")
+    ending = Result(state=State.CANCELLED, ended_us=2, started_us=1, worker="w").pack()
     stopped = Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=ending, ttl_ms=60_000)
     assert apis.promotion.reclaim([stopped]) == [True]
     assert apis.inspection.find(kept).state is State.CANCELLED
@@ -118,7 +121,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
     for queue in ("default", "moved"):
-        assert apis.operations.pause(queue, by="ann", delay_us=DAY)
+        assert apis.operations.pause(queue, by="ann", until_us=apis.clock.now_us + DAY)
     assert apis.operations.resume("default")
     forward_stream.append(apis.shard, {"id": "an id"})
     survey = apis.store.dashboard(apis.shard.index)

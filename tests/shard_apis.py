@@ -7,9 +7,9 @@ from typing import Any
 from django_delayq.conf.settings import read_config
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import Claim, Job
+from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision
-from django_delayq.job.result import pack_done
+from django_delayq.job.result import Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.connection_cache import ConnectionCache
@@ -21,6 +21,7 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.factories import unsent
 from tests.inspection import Inspection
+from tests.one_by_one import OneByOne
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven time in 2027: any rounding would show.
@@ -41,7 +42,7 @@ class ShardApis:
         self.client: Any = self.shard.client
         self.keys = self.shard.keys
         self.intake = self.store.enqueue_api(shard)
-        self.operations = self.store.operations(shard)
+        self.operations = OneByOne(self.store._producer_shards[shard])
         self.inspection = Inspection(self.store._producer_shards[shard])
         self.promotion = Promotion(self.shard)
 
@@ -256,7 +257,8 @@ def settlement(
     if how in (Action.RETRY, Action.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
     decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_rank=keeps_rank)
-    ending = pack_done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
+    ended = Result(state=State.DONE, worker="w", started_us=1, ended_us=2)
+    ending = ended.pack(value=value) if value else b""
     return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
 
 

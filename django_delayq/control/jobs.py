@@ -13,8 +13,9 @@ from django_delayq.exceptions import DelayTypeError, DelayValueError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.logs import logger
-from django_delayq.store.batch import MAX_BATCH, BatchJob, Effect, Spread
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.batch import MAX_BATCH, BatchJob, Effect
+from django_delayq.store.operations.operations import Operations
+from django_delayq.store.operations.spread import Spread
 from django_delayq.store.queries.job_filter import JobFilter, Match
 from django_delayq.store.queries.job_pages import JobPage, JobRow
 from django_delayq.store.store import Store, get_store
@@ -65,7 +66,7 @@ class Jobs:
     def cancel(self, *, on_progress: OnProgress | None = None) -> int:
         """Cancel the jobs that wait; the result of those that keep one is that they were cancelled."""
         states = self._only(_WAITING, "cancel()", "jobs that wait; discard() drops failed ones")
-        return self._change(states, lambda operations, rows: operations.cancel_many(_batch(rows)), on_progress)
+        return self._change(states, lambda operations, rows: operations.waiting_jobs.cancel(_batch(rows)), on_progress)
 
     def reschedule(
         self,
@@ -88,7 +89,7 @@ class Jobs:
             states = [state for state in states if state is State.SCHEDULED]
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            return operations.reschedule_many([BatchJob(raw_id=row.raw_id, due_us=due_us) for row in rows])
+            return operations.waiting_jobs.reschedule([BatchJob(raw_id=row.raw_id, due_us=due_us) for row in rows])
 
         # From the end: a job that becomes later is not met again.
         return self._change(states, change, on_progress, lambda row: row.due_us != due_us, before=True)
@@ -99,7 +100,7 @@ class Jobs:
         name = self._store.config.tasks.check_queue(queue)
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            return operations.move_many(_batch(rows), name)
+            return operations.waiting_jobs.move(_batch(rows), name)
 
         return self._change(states, change, on_progress, lambda row: row.queue != name)
 
@@ -107,7 +108,8 @@ class Jobs:
         """Retry the failed jobs that failed before this call: all at once, or evenly over `spread`.
 
         Seconds or a timedelta. Attempts, snoozes and interruptions count from 0. The spread is stored until the call
-        ends: a call with the same filter and length continues one that was interrupted, and never exceeds its rate.
+        ends: calls with the same filter and length share it, also after an interruption, and together never exceed its
+        rate.
         """
         states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
         length_us = 0 if spread is None else duration_us(spread, name="spread")
@@ -122,18 +124,14 @@ class Jobs:
                 left[shard] += len(batch.rows)
         text = repr((self.filter.queue, self.filter.task, self.filter.error, self.ids, length_us))
         name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        spreads = {shard: Spread(name=name, length_us=length_us, left=count) for shard, count in left.items()}
 
         def change(operations: Operations, rows: Sequence[JobRow]) -> Sequence[Effect]:
-            shard = rows[0].shard
-            even = Spread(name=name, length_us=length_us, left=left[shard]) if length_us else None
-            effects = operations.requeue_many(_batch(rows), spread=even)
-            left[shard] -= len(rows)
-            return effects
+            return operations.dead_letters.requeue(_batch(rows), spread=spreads.get(rows[0].shard))
 
         changed = self._change(states, change, on_progress, to_us=end_us)
-        if length_us:
-            for shard in self._shards():
-                self._store.operations(shard).end_spread(name)
+        for shard, even in spreads.items():
+            self._store.operations(shard).dead_letters.end_spread(even)
         return changed
 
     def discard(self, *, on_progress: OnProgress | None = None) -> int:
@@ -141,7 +139,7 @@ class Jobs:
         states = self._only(_DEAD, "discard()", "failed jobs; cancel() withdraws jobs that wait")
         end_us = self._store.now_us() + 1
         return self._change(
-            states, lambda operations, rows: operations.discard_many(_batch(rows)), on_progress, to_us=end_us
+            states, lambda operations, rows: operations.dead_letters.discard(_batch(rows)), on_progress, to_us=end_us
         )
 
     @property

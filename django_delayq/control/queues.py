@@ -10,7 +10,7 @@ from django_delayq.clock import moment
 from django_delayq.control.jobs import Jobs, jobs, until_us
 from django_delayq.exceptions import InvalidMoment, UnknownQueue
 from django_delayq.job.job import State
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.worker_control import WorkerControl
 from django_delayq.store.queries.job_filter import JobFilter
 from django_delayq.store.queries.snapshot import Pause, QueueState, Snapshot, combined
 from django_delayq.store.store import Store, get_store
@@ -57,12 +57,12 @@ class Queue:
             raise InvalidMoment("until must be later than now; to end a pause use resume()")
         self._forget_counts()
         # On every shard, even if the first one was paused.
-        return sum(operations.pause(self.name, by=by, until_us=end_us) for operations in _operations(store)) > 0
+        return sum(workers.pause(self.name, by=by, until_us=end_us) for workers in _workers(store)) > 0
 
     def resume(self) -> bool:
         """Allow claims of its jobs again. Returns False if it was not paused."""
         self._forget_counts()
-        return sum(operations.resume(self.name) for operations in _operations(self._store)) > 0
+        return sum(workers.resume(self.name) for workers in _workers(self._store)) > 0
 
     @property
     def paused(self) -> Pause | None:
@@ -158,5 +158,5 @@ def _snapshot(store: Store) -> Snapshot:
     return combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
 
 
-def _operations(store: Store) -> Iterator[Operations]:
-    return (store.operations(shard) for shard in range(store.config.shards))
+def _workers(store: Store) -> Iterator[WorkerControl]:
+    return (store.operations(shard).workers for shard in range(store.config.shards))

@@ -154,6 +154,11 @@ class Job:
         return DJANGO_TASK if self.django else DELAYED_TASK
 
     @property
+    def result_ttl_ms(self) -> int:
+        """ms for which its result is kept, at least 1; 0: it keeps none."""
+        return 0 if self.result_ttl_us is None else max(1, self.result_ttl_us // 1_000)
+
+    @property
     def member(self) -> bytes:
         """Id, priority byte, flags byte: 14 bytes, fixed for the job's life."""
         return self.raw_id + bytes((MAX_PRIORITY - self.priority, self.flags))

@@ -39,6 +39,12 @@ class Result:
     #: What the task returned.
     value: Any = None
 
+    def pack(self, *, value: str = "") -> bytes:
+        """Return the stored form with this value, which is JSON already, in place of its own."""
+        ran = {} if self.started_us is None else {"worker": self.worker, "started_us": self.started_us}
+        fields = json.dumps({"state": self.state, "ended_us": self.ended_us, **ran})
+        return (f'{fields[:-1]}, "value": {value}}}' if value else fields).encode("ascii")
+
     @classmethod
     def unpack(cls, stored: bytes) -> "Result | None":
         """Read the stored form; None if it is damaged."""
@@ -106,20 +112,3 @@ def serialize_result(value: Any, *, of: str, max_payload: int, strict: bool = Tr
             f"store it elsewhere and return a reference"
         )
     return text
-
-
-def pack_done(*, worker: str, started_us: int, ended_us: int, value: str) -> bytes:
-    """Return the stored form of a success; `value` is JSON already."""
-    fields = json.dumps({"state": State.DONE, "worker": worker, "started_us": started_us, "ended_us": ended_us})
-    return f'{fields[:-1]}, "value": {value}}}'.encode("ascii")
-
-
-def pack_cancelled(*, ended_us: int, started_us: int | None = None, worker: str = "") -> bytes:
-    """Return the stored form of a job that was cancelled before it ran, or stopped while it ran on that worker."""
-    ran = {} if started_us is None else {"worker": worker, "started_us": started_us}
-    return json.dumps({"state": State.CANCELLED, "ended_us": ended_us, **ran}).encode("ascii")
-
-
-def pack_expired(*, ended_us: int) -> bytes:
-    """Return the stored form of a job that expired before it could begin."""
-    return json.dumps({"state": State.EXPIRED, "ended_us": ended_us}).encode("ascii")

@@ -16,7 +16,7 @@ from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
-from django_delayq.job.security.encryption import PROGRESS, RESULT
+from django_delayq.job.security.encryption import PROGRESS
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -151,7 +151,7 @@ class Claims:
             claim, decision = settlement.claim, settlement.decision
             match decision.action:
                 case Action.ACKNOWLEDGE | Action.CANCEL if settlement.result:
-                    result = self._cipher.seal(claim.raw_id, RESULT, settlement.result)
+                    result = self._shard.seal_result(claim.raw_id, settlement.result)
                     kept += [claim.lease, result, settlement.ttl_ms]
                 case Action.ACKNOWLEDGE | Action.CANCEL:
                     acknowledged.append(claim.lease)

@@ -50,8 +50,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),
     "spreads": (
         "hash",
-        "name of a spread -> its start (µs), length (µs), number of jobs and those placed so far; requeue writes it, "
-        "until all are placed or its caller ends; at most 100",
+        "name of a spread -> its start (µs), length (µs), places, how many are taken, and its callers; take_places "
+        "writes it, until its last caller ends; at most 100",
     ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (

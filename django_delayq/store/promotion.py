@@ -187,7 +187,7 @@ class Promotion:
         args: list[bytes | int] = [self._config.due_first_us // 1_000, len(results)]
         for item in decided:
             if item.stops:
-                args += (item.lease, item.result, -1, item.ttl_ms)
+                args += (item.lease, self._shard.seal_result(item.lease[:12], item.result), -1, item.ttl_ms)
             else:
                 number = 0 if item.queue is None else numbers[item.queue]
                 record = pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=self._shard.cipher)

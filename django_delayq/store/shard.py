@@ -8,7 +8,7 @@ from redis.exceptions import NoScriptError
 
 from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
-from django_delayq.job.security.encryption import Cipher
+from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
 from django_delayq.store.client.connection import Connections
@@ -66,6 +66,10 @@ class Shard:
             if not fixed_keys:
                 fixed_keys = self._fixed_keys[script.name] = tuple(self.keys(name) for name in script.key_names)
         return ScriptCall(script, self.connection_cache, fixed_keys, more_keys, [self.clock.argument(), *args])
+
+    def seal_result(self, raw_id: bytes, result: bytes) -> bytes:
+        """Return the result of a job as a script keeps it: encrypted if encryption is on. b"" is none, and stays so."""
+        return self.cipher.seal(raw_id, RESULT, result) if result else b""
 
     def read_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Return the replies of calls that only read, in one round trip, not atomically. Raises `StoreError`s."""

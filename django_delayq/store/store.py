@@ -19,7 +19,7 @@ from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.keys import Keys
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.shard import Shard
@@ -80,7 +80,7 @@ class Store:
         return Enqueue(self._producer_shards[shard])
 
     def operations(self, shard: int) -> Operations:
-        """Return the API for changes to single jobs, queues and workers."""
+        """Return the APIs for changes to jobs, queues and workers."""
         return Operations(self._producer_shards[shard])
 
     def lookup(self, shard: int) -> Lookup:

@@ -18,7 +18,9 @@ from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.enqueue import EnqueueResult
-from django_delayq.store.operations import LONGEST_GRACE_US, Operations
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.operations import Operations
+from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.result_waiter import wait_for_result, watch_of
@@ -200,9 +202,12 @@ class JobHandle:
             self.drop()
             return True
         self._token = self._token or token_bytes(8)
-        cancelled = self._shard < self._store.config.shards and self._operations.cancel(
-            self._raw_id, token=self._token, may_arrive=self.maybe_sent
-        )
+        cancelled = False
+        if self._shard < self._store.config.shards:
+            [effect] = self._operations.waiting_jobs.cancel(
+                [BatchJob(raw_id=self._raw_id)], token=self._token, may_arrive=self.maybe_sent
+            )
+            cancelled = effect.done
         # Only after the reply: without one the caller may still send the job.
         self.draft = None
         kept = State.CANCELLED if self._keeps_result() else State.GONE
@@ -223,7 +228,7 @@ class JobHandle:
             if self.cancel():
                 return True
             known = self._shard < self._store.config.shards
-            if known and self._operations.stop(self._raw_id, grace_us=grace_us):
+            if known and self._operations.workers.stop(self._raw_id, grace_us=grace_us):
                 self._state = None
                 return True
             if self.refresh()._state not in _HAS_DUE:
@@ -248,9 +253,12 @@ class JobHandle:
         if self._shard >= self._store.config.shards:
             return False
         # A delay of None means at once.
-        moved_us = self._operations.reschedule(self._raw_id, delay_us=delay_us or 0, due_us=due_us)
-        self._state, self._due_us = None, moved_us
-        return moved_us is not None
+        job = BatchJob(raw_id=self._raw_id, delay_us=delay_us or 0, due_us=due_us)
+        [effect] = self._operations.waiting_jobs.reschedule([job])
+        if effect.error is not None:
+            raise effect.error
+        self._state, self._due_us = None, effect.due_us
+        return effect.done
 
     async def arefresh(self) -> "JobHandle":
         """Do what `refresh()` does, from async code."""

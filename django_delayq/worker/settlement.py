@@ -9,9 +9,9 @@ from time import monotonic
 
 from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
+from django_delayq.job.job import DELAYED_TASK, Claim, State, TaskKind
 from django_delayq.job.outcome import ACKNOWLEDGE, Action, Decision, Outcome, OutcomeKind, decide
-from django_delayq.job.result import pack_cancelled, pack_done, pack_expired
+from django_delayq.job.result import Result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer
@@ -59,20 +59,6 @@ def decide_settlement(
     )
     if not decision.counted:
         return Settlement(claim=claim, decision=decision, attempts=_uncounted(claim, outcome))
-    has_result = outcome.result is not None or decision.action is Action.CANCEL
-    if has_result and claim.job and claim.job.result_ttl_us is not None:
-        ended_us = _ended_us(claim, outcome)
-        started_us = _started_us(claim, outcome, ended_us, kind)
-        if outcome.result is None or decision.action is Action.CANCEL:
-            result = pack_cancelled(worker=worker, started_us=started_us, ended_us=ended_us)
-        else:
-            result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
-        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
-        return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
-    if _is_expired(decision, outcome) and claim.job and claim.job.result_ttl_us is not None:
-        result = pack_expired(ended_us=_ended_us(claim, outcome))
-        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
-        return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if decision.action in (Action.RETRY, Action.DEAD_LETTER):
         ended_us = _ended_us(claim, outcome)
         attempts = attempts.add(
@@ -87,7 +73,23 @@ def decide_settlement(
         )
         if outcome.kind is OutcomeKind.INTERRUPTED:
             attempts = replace(attempts, interrupted=True)
-    return Settlement(claim=claim, decision=decision, attempts=attempts)
+    result = _result(claim, outcome, decision, worker)
+    ttl_ms = claim.job.result_ttl_ms if claim.job and result else 0
+    return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
+
+
+def _result(claim: Claim, outcome: Outcome, decision: Decision, worker: str) -> bytes:
+    """Return the result to keep of a job that ends here; b"" if it does not, or keeps none."""
+    if claim.job is None or not claim.job.result_ttl_ms:
+        return b""
+    ended_us = _ended_us(claim, outcome)
+    if _is_expired(decision, outcome):
+        return Result(state=State.EXPIRED, ended_us=ended_us).pack()
+    started_us = _started_us(claim, outcome, ended_us, claim.job.kind)
+    ran = Result(state=State.DONE, ended_us=ended_us, started_us=started_us, worker=worker)
+    if decision.action is Action.CANCEL:
+        return replace(ran, state=State.CANCELLED).pack()
+    return b"" if outcome.result is None else ran.pack(value=outcome.result)
 
 
 def _uncounted(claim: Claim, outcome: Outcome) -> AttemptHistory:

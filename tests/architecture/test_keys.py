@@ -103,6 +103,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
         *("enqueue", "promote", "settle_and_claim", "claim_one", "heartbeat", "reclaim", "cancel", "reschedule"),
         *(
             "move",
+            "take_places",
             "requeue",
             "discard",
             "find",

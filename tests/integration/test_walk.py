@@ -10,6 +10,7 @@ from redis import Redis
 from django_delayq import get_job, get_store
 from django_delayq.store.queries.job_pages import JobRow
 from tests.inspection import inspection
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -103,10 +104,10 @@ def test_a_failing_job_is_retried_dies_is_requeued_and_done(
     assert "ValueError: as asked" in dead.attempts.last_error
 
     cure.touch()
-    assert get_store().operations(0).requeue(raw(job), died_us=dead.moment_us) is not None
+    assert one_by_one().requeue(raw(job), died_us=dead.moment_us) is not None
     processes.until_gone([job])
     assert places(client, processes, job) == []
     # Attempts start at 1 again, under the same id.
     assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2, 3, 1]
-    assert get_store().operations(0).requeue(raw(job), died_us=dead.moment_us) is None
+    assert one_by_one().requeue(raw(job), died_us=dead.moment_us) is None
     assert worker.end() == 0

@@ -12,6 +12,7 @@ WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
 ENCRYPTION_UNIT = "tests/unit/job/security/test_encryption.py"
 ENCRYPTION = "tests/integration/security/test_encryption.py"
+ENDED_JOBS = "tests/integration/security/test_ended_jobs.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
@@ -153,9 +154,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'hmac.digest(self._keys[name], raw_id, "sha256")',
         "self._keys[name]",
     ): (ENCRYPTION_UNIT,),
-    at("a result is stored as it is", "store/claims.py", "self._cipher.seal(claim.raw_id, RESULT, ", "("): (
-        ENCRYPTION,
-    ),
+    at(
+        "a result is stored as it is",
+        "store/shard.py",
+        'self.cipher.seal(raw_id, RESULT, result) if result else b""',
+        "result",
+    ): (ENCRYPTION,),
+    at(
+        "the result of a cancelled job is stored as it is",
+        "store/operations/waiting_jobs.py",
+        "self._shard.seal_result(raw_id, result.pack())",
+        "result.pack()",
+    ): (ENDED_JOBS,),
+    at(
+        "the result that a dispatcher keeps is stored as it is",
+        "store/promotion.py",
+        "self._shard.seal_result(item.lease[:12], item.result)",
+        "item.result",
+    ): (ENDED_JOBS,),
     at(
         "progress is stored as it is",
         "store/claims.py",
@@ -164,8 +180,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (ENCRYPTION,),
     at(
         "a body whose expiry moves is stored as it is",
-        "store/operations.py",
-        "return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=self._cipher)",
+        "store/operations/expiry.py",
+        "return encrypt(with_due(plain, due_us, revived=revived), raw_id=raw_id, cipher=shard.cipher)",
         "return with_due(plain, due_us, revived=revived)",
     ): (ENCRYPTION,),
     at(
@@ -200,7 +216,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (ENCRYPTION,),
     at(
         "a dead letter that is retried with other arguments is stored as it is",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)",
         "new = with_due(new, due_us, revived=True)",
     ): (ENCRYPTION,),

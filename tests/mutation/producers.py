@@ -203,7 +203,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (DEADLINE,),
     at(
         "a dead letter takes a key that belongs to another shard now",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "if digest and shard_of(digest, self._shards) != self._shard.index:",
         "if False:",
     ): ("tests/integration/shards/test_shards.py",),

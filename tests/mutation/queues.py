@@ -13,7 +13,7 @@ SPREAD = "tests/integration/store/operations/test_spread.py"
 JOBS, CONTROL_SPREAD = "tests/integration/control/test_jobs.py", "tests/integration/control/test_spread.py"
 COMMANDS = "tests/integration/commands/operating/test_commands.py"
 ADMIN_SPREAD = "tests/admin/actions/test_failed_jobs.py"
-RESCHEDULE_LUA, REQUEUE_LUA = "store/lua/reschedule.lua", "store/lua/requeue.lua"
+RESCHEDULE_LUA, SPREAD_LUA = "store/lua/reschedule.lua", "store/lua/take_places.lua"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -28,15 +28,30 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "FIXED + 4 * (tonumber(ARGV[i]) - 1)",
         "FIXED",
     ): (BATCHES,),
-    at("a batch is not cut by its bytes", "store/batch.py", "if batch and spent + size > _MAX_BYTES:", "if False:"): (
-        BATCHES,
-    ),
-    at("a spread begins anew with each call", REQUEUE_LUA, "if not stored or #stored ~= 32", "if true"): (SPREAD,),
+    at(
+        "a batch is not cut by its bytes",
+        "store/operations/batch.py",
+        "if batch and spent + size > _MAX_BYTES:",
+        "if False:",
+    ): (BATCHES,),
+    at("a spread begins anew with each call", SPREAD_LUA, "if stored then read_spread(stored) end\n"): (SPREAD,),
     at(
         "a spread makes up for places that passed",
-        REQUEUE_LUA,
-        "math.max(began, now - math.floor(placed * length / count))",
+        SPREAD_LUA,
+        "math.max(began, now - math.floor(taken))",
         "began",
+    ): (SPREAD,),
+    at(
+        "a spread is over before its last place",
+        SPREAD_LUA,
+        "began + math.max(length, taken) <= now",
+        "began + length <= now",
+    ): (SPREAD,),
+    at(
+        "a caller that took no place ends a spread",
+        "store/operations/spread.py",
+        "        if self.begun:\n",
+        "        if True:\n",
     ): (SPREAD,),
     at(
         "a pause ends a microsecond late",
@@ -71,8 +86,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a spread counts the jobs of all shards",
         "control/jobs.py",
-        "left=left[shard])",
-        "left=left.total())",
+        "left=count) for shard, count",
+        "left=left.total()) for shard, _",
     ): (CONTROL_SPREAD,),
     at("spreads of other filters share their places", "control/jobs.py", "repr((self.filter.queue, ", "repr(("): (
         JOBS,
@@ -87,7 +102,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a spread outlives its caller",
         "control/jobs.py",
-        "            for shard in self._shards():\n                self._store.operations(shard).end_spread(name)\n",
+        "            self._store.operations(shard).dead_letters.end_spread(even)\n",
         "            pass\n",
     ): (CONTROL_SPREAD,),
     at(
@@ -98,9 +113,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (CONTROL_SPREAD,),
     at(
         "each call of a batch counts all of its jobs",
-        "store/operations.py",
-        "left_now, left = left, left - len(numbers)",
-        "left_now = left",
+        "store/operations/dead_letters.py",
+        "spread.left -= len(numbers)",
+        "pass",
     ): (SPREAD,),
     at(
         "a damaged expiry stops the jobs behind it",
@@ -109,7 +124,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '        raise BadBody("the stored body is damaged: its expiry',
         '    except ZeroDivisionError as error:\n        raise BadBody("the stored body is damaged: its expiry',
     ): (EXPIRY,),
-    at("unfinished spreads are never forgotten", REQUEUE_LUA, "local SPREADS = 100", "local SPREADS = 1000"): (SPREAD,),
+    at("unfinished spreads are never forgotten", SPREAD_LUA, "SPREADS, RECORD = 100,", "SPREADS, RECORD = 1000,"): (
+        SPREAD,
+    ),
     at(
         "the spread of each shard is for the jobs of all shards",
         "admin/actions/run.py",

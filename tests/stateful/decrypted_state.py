@@ -60,5 +60,7 @@ class _Reader:
 
     def result(self, raw_id: bytes, stored: bytes) -> bytes:
         record, ending, body = ResultRecord.unpack(stored)
-        record, ending = self.attempts(raw_id, record), self._cipher.open(raw_id, RESULT, ending)
+        opened = self._cipher.open(raw_id, RESULT, ending)
+        assert len(opened) < len(ending)
+        record, ending = self.attempts(raw_id, record), opened
         return len(record).to_bytes(4) + len(ending).to_bytes(4) + record + ending + self.body(raw_id, body)

@@ -209,40 +209,50 @@ class Model(ModelState):
             self._list_queue(queue)
         return True
 
-    def requeue_evenly(self, letters: Sequence[tuple[bytes, int]], name: bytes, length: int, left: int) -> list[int]:
-        """Revive dead letters over a spread that is continued, or begun for the jobs that are left; 0: not revived."""
-        start, places, taken = self.now, max(left, len(letters)), 0
-        began, known_length, known_places, known_taken = self.spreads.get(name, (0, 0, 1, 0))
-        if known_length == length and began + length > self.now:
-            passed = known_taken * length
-            if places <= known_places - known_taken:
+    def requeue_evenly(
+        self, letters: Sequence[tuple[bytes, int]], name: bytes, length: int, left: int, *, first: bool
+    ) -> list[int]:
+        """Revive dead letters over a spread; each takes a place, also if it is not revived (0)."""
+        dead = [self.jobs[raw_id].place is Place.DEAD if raw_id in self.jobs else False for raw_id, _ in letters]
+        if not any(dead):
+            return [0] * len(letters)
+        start, places, taken, callers = self.now, max(left, sum(dead)), 0, 1
+        began, known_length, known_places, known_taken, known_callers = self.spreads.get(name, (0, 0, 1, 0, 0))
+        passed = known_taken * length
+        if known_length == length and began + max(length, passed / known_places) > self.now:
+            callers = known_callers + first
+            if places <= known_places:
                 start, places, taken = max(began, self.now - passed // known_places), known_places, known_taken
             else:
                 start = max(self.now, began - -passed // known_places)
-        dues, before = [], taken
-        for raw_id, died_us in letters:
+        dues = []
+        for (raw_id, died_us), has_place in zip(letters, dead, strict=True):
             due_us = start + (2 * taken + 1) * length // (2 * places)
             try:
-                revived = self.requeue(raw_id, died_us, due_us - self.now, last_us=self.now + length)
+                revived = self.requeue(raw_id, died_us, due_us - self.now) if has_place else None
             except KeyTaken:
                 revived = None
-            taken += revived is not None
+            taken += has_place
             dues.append(revived or 0)
-        if taken > before:
-            self.spreads[name] = start, length, places, taken
-            if taken == places:
-                del self.spreads[name]
+        self.spreads[name] = start, length, places, taken, callers
         return dues
 
-    def requeue(self, raw_id: bytes, died_us: int, delay_us: int, *, last_us: int | None = None) -> int | None:
-        """Revive a dead letter, unless another job holds its key. Its expiry counts from `last_us`, if given."""
+    def end_spread(self, name: bytes) -> None:
+        """End the part of one caller; the last one forgets the spread."""
+        if name in self.spreads:
+            *known, callers = self.spreads.pop(name)
+            if callers > 1:
+                self.spreads[name] = (*known, callers - 1)  # type: ignore[assignment]
+
+    def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
+        """Revive a dead letter, unless another job holds its key. Its expiry counts from its due time."""
         job = self._dead(raw_id, died_us)
         if job is None:
             return None
         if job.digest and (holder := self.holder(job.digest)):
             raise KeyTaken(0, holder)
         job.revive()
-        self._wait(job, self.now + delay_us, revived=True, last_us=last_us)
+        self._wait(job, self.now + delay_us, revived=True)
         return job.due_us
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:

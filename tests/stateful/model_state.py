@@ -40,8 +40,8 @@ class ModelState:
     described: set[bytes] = field(default_factory=set)
     #: Queue -> when it was paused, and until when.
     paused: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    #: Name of an unfinished spread -> its start and length (µs), its places, and those that are taken.
-    spreads: dict[bytes, tuple[int, int, int, int]] = field(default_factory=dict)
+    #: Name of an unfinished spread -> its start and length (µs), its places, those that are taken, and its callers.
+    spreads: dict[bytes, tuple[int, int, int, int, int]] = field(default_factory=dict)
     next_promotion: int | None = None
     no_reclaim_before: int = 0
     promoted_at: int = 0
@@ -99,9 +99,9 @@ class ModelState:
         """Return the version as replies contain it."""
         return b"" if self.version is None else b"%d" % self.version
 
-    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False, last_us: int | None = None) -> None:
+    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False) -> None:
         job.due_us = max(self.now, due_us)
-        job.expire_after(job.due_us if last_us is None else last_us, revived=revived)
+        job.expire_after(job.due_us, revived=revived)
         if due_us > self.now:
             job.place, job.score = Place.SCHEDULED, due_us
         else:

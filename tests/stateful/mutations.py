@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
+SPREAD = "store/lua/take_places.lua"
 
 
 @dataclass(frozen=True)
@@ -229,21 +230,20 @@ MORE = [
         "false",
     ),
     at(
-        "a spread keeps its places for more jobs than it has",
-        REQUEUE,
-        "if count > stored_count - stored_placed then",
-        "if false then",
+        "a spread is too slow for more jobs than it has places", SPREAD, "if count > stored_count then", "if false then"
     ),
     at(
         "a spread for more jobs begins on top of the places that are taken",
-        REQUEUE,
-        "start = math.max(now, began + math.ceil(stored_placed * length / math.max(1, stored_count)))",
+        SPREAD,
+        "start = math.max(now, began + math.ceil(taken))",
         "start = now",
     ),
+    at("the first caller that ends forgets the spread of the others", SPREAD, "if others > 0 then", "if false then"),
+    at("a second caller of a spread is not counted", SPREAD, "(first and 1 or 0)", "0"),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at(
         "requeue does not reset the attempts",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "cipher=self._cipher).revived()",
         "cipher=self._cipher)",
     ),
@@ -313,8 +313,8 @@ MORE = [
     ),
     at(
         "a span does not follow the due time of a reschedule",
-        "store/operations.py",
-        "self._with_due(job.raw_id, with_flags(stored, flags), due_us)",
+        "store/operations/waiting_jobs.py",
+        "move_expiry(self._shard, job.raw_id, with_flags(stored, flags), due_us)",
         "with_flags(stored, flags)",
     ),
     at(
@@ -325,7 +325,7 @@ MORE = [
     ),
     at(
         "a retry of a dead letter is expired already",
-        "store/operations.py",
+        "store/operations/dead_letters.py",
         "if change is not None or head.expires:",
         "if change is not None:",
     ),

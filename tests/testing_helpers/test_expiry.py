@@ -12,6 +12,7 @@ from django_delayq.job.job import State
 from django_delayq.signals import job_dead_lettered, job_expired, job_finished, job_started
 from django_delayq.task import registry
 from django_delayq.testing import DelayQ
+from tests.one_by_one import one_by_one
 from tests.testing_helpers.tasks import send_reminder, wait_for_answer
 
 MINUTE = timedelta(minutes=1)
@@ -24,7 +25,7 @@ def flash() -> None:
 @pytest.fixture
 def operations(delayq: DelayQ) -> Any:
     """The operations of the queue's only shard."""
-    return get_store().operations(0)
+    return one_by_one()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueErro
 from django_delayq.signals import job_dead_lettered, job_enqueued, job_finished, job_started
 from django_delayq.task import registry
 from django_delayq.testing import DelayQ, TaskFailed
+from tests.one_by_one import one_by_one
 from tests.testing_helpers.tasks import (
     ask_the_bank,
     charge,
@@ -297,12 +298,11 @@ def test_large_arguments_are_kept_in_full_and_shortened_in_texts(delayq: DelayQ)
 
 
 def test_a_paused_queue_keeps_its_jobs(delayq: DelayQ) -> None:
-    from django_delayq import get_store
 
-    get_store().operations(0).pause("mail", by="ann")
+    one_by_one().pause("mail", by="ann")
     send_reminder.enqueue(1)
     assert delayq.drain() == []
-    get_store().operations(0).resume("mail")
+    one_by_one().resume("mail")
     assert len(delayq.drain()) == 1
 
 

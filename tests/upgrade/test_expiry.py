@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from time import time
 
-from django_delayq import get_store
-from django_delayq.job.result import pack_expired
+from django_delayq.job.job import State
+from django_delayq.job.result import Result
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 from tests.upgrade.test_claim_records import older
@@ -19,7 +20,7 @@ print(json.dumps(Result.unpack(sys.stdin.buffer.read()) is None))
 
 
 def test_an_older_worker_runs_an_expired_job(processes: Processes, older_package: Path) -> None:
-    operations = get_store().operations(0)
+    operations = one_by_one()
     operations.pause("mail", by="a test")
     task = tasks.record.using(queue="mail", key="k")
     late = task.using(expires=0.05, on_expiry="dead").enqueue("late")
@@ -36,4 +37,5 @@ def test_an_older_worker_runs_an_expired_job(processes: Processes, older_package
 def test_the_older_reader_takes_an_expired_job_for_one_without_a_result(
     in_older_package: Callable[[str, bytes], str],
 ) -> None:
-    assert json.loads(in_older_package(READ_RESULT, pack_expired(ended_us=1_800_000_000_000_000)))
+    expired = Result(state=State.EXPIRED, ended_us=1_800_000_000_000_000)
+    assert json.loads(in_older_package(READ_RESULT, expired.pack()))

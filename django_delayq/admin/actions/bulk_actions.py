@@ -13,8 +13,8 @@ from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import Job
-from django_delayq.store.batch import BatchJob, Effect
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.batch import BatchJob, Effect
+from django_delayq.store.operations.operations import Operations
 
 
 class ActionResult(StrEnum):
@@ -99,33 +99,33 @@ def _jobs(targets: Sequence[Target], **times: Any) -> Sequence[BatchJob]:
 
 def _reschedule(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     if "due_us" in parameters:
-        return operations.reschedule_many(_jobs(targets, due_us=parameters["due_us"]))
+        return operations.waiting_jobs.reschedule(_jobs(targets, due_us=parameters["due_us"]))
     # A shift counts from the moment that the person saw, so a repeated request shifts once.
     shift_us = parameters["shift_us"]
-    return operations.reschedule_many(
+    return operations.waiting_jobs.reschedule(
         [BatchJob(raw_id=target.raw_id, due_us=target.moment_us + shift_us) for target in targets]
     )
 
 
 def _retry(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     jobs = _jobs(targets, due_us=parameters.get("due_us"))
-    return operations.requeue_many(jobs, spread=parameters.get("spread"))
+    return operations.dead_letters.requeue(jobs, spread=parameters.get("spread"))
 
 
 def _edit(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     def change(job: Job) -> Job:
         return replace(job, args=parameters["args"], kwargs=parameters["kwargs"])
 
-    return operations.requeue_many(_jobs(targets), change=change)
+    return operations.dead_letters.requeue(_jobs(targets), change=change)
 
 
 def _cancel(operations: Operations, targets: Sequence[Target], _parameters: Parameters) -> Sequence[Effect]:
-    return operations.cancel_many(_jobs(targets))
+    return operations.waiting_jobs.cancel(_jobs(targets))
 
 
 def _stop(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     grace_us = parameters["grace_s"] * SECOND_US
-    return [Effect(done=operations.stop(target.raw_id, grace_us=grace_us)) for target in targets]
+    return [Effect(done=operations.workers.stop(target.raw_id, grace_us=grace_us)) for target in targets]
 
 
 _RETRIED = ngettext_lazy("Retried %(count)s", "Retried %(count)s", "n")
@@ -150,7 +150,7 @@ BULK_ACTIONS = {
             log_text=_("Made to run now"),
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
             success_text=ngettext_lazy("Made %(count)s run now", "Made %(count)s run now", "n"),
-            change=lambda operations, targets, _: operations.reschedule_many(_jobs(targets)),
+            change=lambda operations, targets, _: operations.waiting_jobs.reschedule(_jobs(targets)),
         ),
         BulkAction(
             name="reschedule",
@@ -170,7 +170,9 @@ BULK_ACTIONS = {
             confirm_text=ngettext_lazy("Move %(count)s job", "Move %(count)s jobs", "n"),
             success_text=ngettext_lazy("Moved %(count)s", "Moved %(count)s", "n"),
             form_class=forms.MoveForm,
-            change=lambda operations, targets, parameters: operations.move_many(_jobs(targets), parameters["queue"]),
+            change=lambda operations, targets, parameters: operations.waiting_jobs.move(
+                _jobs(targets), parameters["queue"]
+            ),
         ),
         _CANCEL,
         replace(
@@ -230,7 +232,7 @@ BULK_ACTIONS = {
             log_text=_("Deleted"),
             confirm_text=ngettext_lazy("Delete %(count)s failed job", "Delete %(count)s failed jobs", "n"),
             success_text=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
-            change=lambda operations, targets, _: operations.discard_many(_jobs(targets)),
+            change=lambda operations, targets, _: operations.dead_letters.discard(_jobs(targets)),
             destructive=True,
         ),
     )

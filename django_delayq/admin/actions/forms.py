@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import LATEST_US, SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
-from django_delayq.store.operations import LONGEST_GRACE_US
+from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments
 

@@ -13,7 +13,7 @@ from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, T
 from django_delayq.admin.actions.selection import matching
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.page import PageContext
-from django_delayq.store.batch import Spread
+from django_delayq.store.operations.spread import Spread
 
 
 class _Batch(NamedTuple):
@@ -49,7 +49,7 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
     action_request.finished = True
     if "spread_us" in parameters:
         for shard in range(page.store.config.shards):
-            page.store.operations(shard).end_spread(_spread_name(action_request, shard))
+            page.store.operations(shard).dead_letters.end_spread(_spread(action_request, shard, begun=True))
 
 
 def _apply(
@@ -61,15 +61,17 @@ def _apply(
     if "spread_us" in parameters:
         # The counts travel in the form, so that a later request knows what is left.
         counts, key = action_request.shard_counts, str(shard)
+        begun = key in counts
         counts.setdefault(key, _count(page, action_request, shard))
-        name = _spread_name(action_request, shard)
-        parameters = {**parameters, "spread": Spread(name=name, length_us=parameters["spread_us"], left=counts[key])}
+        parameters = {**parameters, "spread": _spread(action_request, shard, left=counts[key], begun=begun)}
         counts[key] -= len(targets)
     return action_request.action.apply(page.store.operations(shard), targets, parameters)
 
 
-def _spread_name(action_request: ActionRequest, shard: int) -> bytes:
-    return f"{action_request.nonce} {shard}".encode()
+def _spread(action_request: ActionRequest, shard: int, *, left: int = 0, begun: bool) -> Spread:
+    """Return the spread of this action, which no other one shares."""
+    name = f"{action_request.nonce} {shard}".encode()
+    return Spread(name=name, length_us=action_request.parameters["spread_us"], left=left, begun=begun)
 
 
 def _count(page: PageContext, action_request: ActionRequest, shard: int) -> int:

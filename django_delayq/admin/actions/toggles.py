@@ -16,7 +16,7 @@ from django_delayq.admin.actions.messages import parameters_text
 from django_delayq.admin.filters import from_url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.worker_control import WorkerControl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Toggle:
     form_class: type[ActionForm] = ActionForm
     #: Takes the queue's name or the worker's id, the person's name and the parameters of the form; returns False if
     #: nothing changed.
-    apply: Callable[[Operations, Any, str, Mapping[str, Any]], bool]
+    apply: Callable[[WorkerControl, Any, str, Mapping[str, Any]], bool]
 
 
 TOGGLES = {
@@ -48,9 +48,7 @@ TOGGLES = {
         success_text=_("Paused queue %s"),
         unchanged_text=_("Queue %s was paused already"),
         form_class=PauseForm,
-        apply=lambda operations, queue, by, parameters: operations.pause(
-            queue, by=by, until_us=parameters.get("until_us")
-        ),
+        apply=lambda workers, queue, by, parameters: workers.pause(queue, by=by, until_us=parameters.get("until_us")),
     ),
     "resume": Toggle(
         subject="queue",
@@ -60,7 +58,7 @@ TOGGLES = {
         button=_("Resume it"),
         success_text=_("Resumed queue %s"),
         unchanged_text=_("Queue %s was not paused"),
-        apply=lambda operations, queue, by, _: operations.resume(queue),
+        apply=lambda workers, queue, by, _: workers.resume(queue),
     ),
     "quiet": Toggle(
         subject="worker",
@@ -70,7 +68,7 @@ TOGGLES = {
         button=_("Quiet it"),
         success_text=_("Asked worker %s to take no more jobs"),
         unchanged_text=_("Worker %s was asked already"),
-        apply=lambda operations, worker_id, by, _: operations.quiet(worker_id, by=by),
+        apply=lambda workers, worker_id, by, _: workers.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
         subject="worker",
@@ -80,7 +78,7 @@ TOGGLES = {
         button=_("Let it work"),
         success_text=_("Let worker %s take jobs again"),
         unchanged_text=_("Worker %s was not asked to be quiet"),
-        apply=lambda operations, worker_id, by, _: operations.unquiet(worker_id),
+        apply=lambda workers, worker_id, by, _: workers.unquiet(worker_id),
     ),
 }
 
@@ -113,7 +111,7 @@ def show(page: PageContext) -> HttpResponse:
     by, changed = page.request.user.get_username(), False
     try:
         for shard in range(page.store.config.shards):
-            changed |= bool(toggle.apply(page.store.operations(shard), subject, by, form.cleaned_data))
+            changed |= bool(toggle.apply(page.store.operations(shard).workers, subject, by, form.cleaned_data))
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:

@@ -1,51 +1,15 @@
 -- Requeue: dead letters become waiting jobs again. They keep id and history; attempts, snoozes and interruptions are
 --   counted from 0.
 -- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, dead_bytes, spreads; then scheduled, ready and notify of each queue that the caller
---   read in the jobs' bodies.
--- ARGV: now, head start (ms), the name of a spread ('' = none), its length (µs), how many jobs its caller has left;
---   then per job (1 to 250): number of its queue, id, time of death that the caller saw (µs), due time ('+n' = n µs from
---   now, n = µs since the epoch; a spread decides instead), the attempts record to store, then three times '', or: the
---   body that the caller read, and the member and body that replace it.
+--   next_promotion, notify_dispatcher, dead_bytes; then scheduled, ready and notify of each queue that the caller read in
+--   the jobs' bodies.
+-- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, id, time of death that the caller saw (µs), due
+--   time ('+n' = n µs from now, n = µs since the epoch), the attempts record to store, then three times '', or: the body
+--   that the caller read, and the member and body that replace it.
 -- Returns: per job REQUEUED and its due time (µs); or 0 with GONE (not a dead letter of that time and body) or HELD
 --   (another job holds its key now).
 -- Cost: O(log n) a job.
-local now, head_start, name, length, count = now_us(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-
--- Most spreads that are remembered: the one that ends first is forgotten.
-local SPREADS = 100
-
--- A spread gives each job the middle of the next of `count` even places. It is stored, so that a call that continues it,
--- also of another process, never exceeds its rate. Places that passed meanwhile are not made up for: the rest begins now.
--- If more jobs are left than it has free places, a new spread for them begins after the last place that is taken.
-local start, placed = now, 0
-local function read_spread()
-  local stored = redis.call('HGET', spreads, name)
-  if not stored or #stored ~= 32 then return end
-  local began, stored_length, stored_count, stored_placed = struct.unpack('>I8I8I8I8', stored)
-  if stored_length ~= length or began + length <= now then return end
-  if count > stored_count - stored_placed then
-    start = math.max(now, began + math.ceil(stored_placed * length / math.max(1, stored_count)))
-    return
-  end
-  count, placed = stored_count, stored_placed
-  start = math.max(began, now - math.floor(placed * length / count))
-end
-
-local function store_spread()
-  redis.call('HDEL', spreads, name)
-  if placed >= count then return end
-  if redis.call('HLEN', spreads) >= SPREADS then
-    local found, first, first_end = redis.call('HGETALL', spreads), nil, math.huge
-    for i = 1, #found, 2 do
-      local began, stored_length = 0, 0
-      if #found[i + 1] == 32 then began, stored_length = struct.unpack('>I8I8', found[i + 1]) end
-      if began + stored_length < first_end then first, first_end = found[i], began + stored_length end
-    end
-    redis.call('HDEL', spreads, first)
-  end
-  redis.call('HSET', spreads, name, struct.pack('>I8I8I8I8', start, length, count, placed))
-end
+local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 local function requeue(base, id, died, given, record, seen, new_member, new_body)
   local score, stored = redis.call('ZSCORE', dead_letters, id), redis.call('HGET', dead_bodies, id)
@@ -71,10 +35,6 @@ local function requeue(base, id, died, given, record, seen, new_member, new_body
     redis.call('HSET', unique_keys, digest, member)
   end
   local due = math.max(now, due_time(given, now))
-  if name ~= '' then
-    due = math.min(start + math.floor((placed + 0.5) * length / count), LATEST)
-    placed = placed + 1
-  end
   if due > now then
     put_scheduled(KEYS[base + 1], {due, member})
   else
@@ -84,14 +44,12 @@ local function requeue(base, id, died, given, record, seen, new_member, new_body
 end
 
 -- Type checks (see the prelude).
-check_hashes(dead_bodies, jobs, attempts, job_extras, unique_keys, spreads)
+check_hashes(dead_bodies, jobs, attempts, job_extras, unique_keys)
 redis.call('GET', dead_bytes); redis.call('ZCARD', dead_letters)
 for base = FIXED, #KEYS - 3, 3 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
-if name ~= '' then read_spread() end
-local replies, before = {}, placed
-for i = 6, #ARGV, 8 do
+local replies = {}
+for i = 3, #ARGV, 8 do
   local word, due = requeue(FIXED + 3 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 7))
   replies[#replies + 1], replies[#replies + 2] = word, due
 end
-if placed > before then store_spread() end
 return replies

@@ -80,7 +80,7 @@ VIEW = AclRole(
 ACTION = AclRole(
     name="action",
     includes=(VIEW,),
-    scripts=("cancel", "stop", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
+    scripts=("cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "pause", "resume", "quiet"),
     plain=("HSTRLEN",),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.

@@ -10,8 +10,8 @@ from django.test import Client
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.outcome import Action
-from django_delayq.store.batch import BatchJob, Effect
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.batch import BatchJob, Effect
+from django_delayq.store.operations.waiting_jobs import WaitingJobs
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, add, add_dead, claim, due_us, state
@@ -97,16 +97,16 @@ def test_an_action_that_redis_failed_can_be_continued_and_changes_no_job_twice(
     bounds(changed_jobs=1)
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(4)]
     dues = [due_us(stock, each) for each in mine]
-    reschedule, calls = Operations.reschedule_many, []
+    reschedule, calls = WaitingJobs.reschedule, []
 
-    def loses_a_reply(self: Operations, jobs: Sequence[BatchJob]) -> Sequence[Effect]:
+    def loses_a_reply(self: WaitingJobs, jobs: Sequence[BatchJob]) -> Sequence[Effect]:
         moved = reschedule(self, jobs)
         calls.append(jobs)
         if len(calls) == 2:
             raise StoreUnavailable("gone away")
         return moved
 
-    monkeypatch.setattr(Operations, "reschedule_many", loses_a_reply)
+    monkeypatch.setattr(WaitingJobs, "reschedule", loses_a_reply)
     response = request_action(browser, page("scheduled"), "reschedule", all="yes")
     assert confirm(browser, response, shift="-30", unit="60").status_code == 503
     assert "Rescheduled 3" in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))

@@ -16,7 +16,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.attempts import HISTORY, NO_ATTEMPTS
 from django_delayq.job.job import State
 from django_delayq.processes.reporter import claims_status
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.worker_control import WorkerControl
 from django_delayq.store.queries.snapshot import combined
 from tests.admin.conftest import RedisClock, page
 from tests.admin.forms import Form, form_to, forms
@@ -255,7 +255,7 @@ def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, sh
 def test_a_pause_that_redis_interrupts_is_recorded(
     browser: Client, shards: list[ShardApis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pause: Callable[..., bool] = Operations.pause
+    pause: Callable[..., bool] = WorkerControl.pause
 
     def half(self: Any, queue: str, **options: Any) -> bool:
         if self._shard.index:
@@ -264,6 +264,6 @@ def test_a_pause_that_redis_interrupts_is_recorded(
 
     add(shards[0], delay=None)
     confirm_page = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
-    monkeypatch.setattr(Operations, "pause", half)
+    monkeypatch.setattr(WorkerControl, "pause", half)
     assert confirm(browser, confirm_page).status_code == 503
     assert LogEntry.objects.filter(change_message__contains="Paused queue default").count() == 1

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_delayq import get_store
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, ActionResult, Target
 from django_delayq.admin.actions.messages import result_text
 from django_delayq.job.ids import from_text
@@ -15,6 +14,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
 from tests.admin.page_content import ids, link, text
+from tests.one_by_one import one_by_one
 from tests.shard_apis import ShardApis
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
@@ -198,7 +198,7 @@ def test_a_key_that_now_belongs_to_another_shard_is_reported_with_the_cure(
 ) -> None:
     died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
-    operations, retry = get_store().operations(0), BULK_ACTIONS["retry"]
+    operations, retry = one_by_one(), BULK_ACTIONS["retry"]
     results = [*retry.apply(operations, [Target(each.raw_id, 0, each.moment_us) for each in died if each], {})]
     assert {ActionResult.RESHARDED, ActionResult.DONE} == set(results)
     assert "1 could not be: SHARDS changed" in result_text(retry, {ActionResult.DONE: 7, ActionResult.RESHARDED: 1})

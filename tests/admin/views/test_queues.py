@@ -50,7 +50,7 @@ def test_a_paused_queue_shows_who_paused_it_and_when(browser: Client, stock: Sha
 
 def test_a_pause_shows_its_end(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
-    stock.operations.pause("mail", by="ann", delay_us=DAY_US)
+    stock.operations.pause("mail", by="ann", until_us=stock.clock.now_us + DAY_US)
     *_, state, _action = rows(browser)["mail"]
     assert re.fullmatch(r"paused by ann (now|\d s ago) \d\d:\d\d:\d\d ?, until in (1 d|24 h|23 h 59 min)\b.*", state)
     assert "until" in browser.get(page("queue_detail", "mail")).content.decode()

@@ -19,12 +19,13 @@ import django.__main__
 from django.conf import settings as django_settings
 from django.core.management import call_command
 
-from django_delayq import enqueue_many, get_store
+from django_delayq import enqueue_many
 from django_delayq.clock import ServerClock
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.store.records import DeadLetterRecord
 from django_delayq.task.handle import JobHandle
 from tests.chaos.network.proxy import Proxy
+from tests.one_by_one import one_by_one
 from tests.shard_apis import ShardApis
 from tests.stateful.redis_state import read
 from tests.subprocesses import PATIENCE, until
@@ -74,7 +75,7 @@ def produce(delayq: dict[str, Any], ledger: str, steps: Sequence[tuple[str, Any,
         if word == "enqueue":
             enqueue_many(subject)
         else:
-            getattr(get_store().operations(0), word)(subject, **options)
+            getattr(one_by_one(), word)(subject, **options)
 
 
 # Process runs

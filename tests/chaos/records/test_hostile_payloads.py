@@ -16,6 +16,7 @@ from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
 from tests.chaos.records.hostile import CANARY, Payload, body, corrupt_shared_records, payloads, write_canary
 from tests.inspection import inspection
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
@@ -52,7 +53,7 @@ def read_all(written: Sequence[Payload]) -> Counter[State]:
 
 def operate_on_all(written: Sequence[Payload]) -> None:
     """Call what the admin's buttons call. An error must be a DelayQError with a message."""
-    operations, lookup = get_store().operations(0), get_store().lookup(0)
+    operations, lookup = one_by_one(), get_store().lookup(0)
     for payload in written:
         acts = [
             lambda one=payload: operations.reschedule(one.raw_id, delay_us=1),

@@ -32,6 +32,7 @@ from tests.django_tasks.conftest import with_options
 from tests.django_tasks.contract.test_enqueue import MOMENT
 from tests.django_tasks.worker import OneWorker
 from tests.inspection import inspection
+from tests.one_by_one import one_by_one
 from tests.sample_app import django_tasks
 from tests.subprocesses import until
 
@@ -388,7 +389,7 @@ def test_a_failed_task_that_is_requeued_is_ready_with_its_history(gate: Any) -> 
     OneWorker().drain()
     result.refresh()
     failed_at = result.finished_at
-    operations = get_store().operations(0)
+    operations = one_by_one()
     raw_id = bytes.fromhex(result.id.split("-")[0])
     letter = inspection().dead_letter(raw_id)
     assert letter is not None

@@ -12,10 +12,11 @@ from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
-from django_delayq.store.batch import BatchJob
 from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
@@ -100,7 +101,7 @@ def reschedule(role: ShardApis, every: ShardApis) -> Any:
 
 def move(role: ShardApis, every: ShardApis) -> Any:
     jobs = [BatchJob(raw_id=every.add(delay=HOUR)) for _ in range(2)]
-    return all(effect.done for effect in role.operations.move_many(jobs, every.add().hex()))
+    return all(effect.done for effect in role.operations.waiting_jobs.move(jobs, every.add().hex()))
 
 
 def find(role: ShardApis, every: ShardApis) -> Any:
@@ -127,7 +128,11 @@ def page(role: ShardApis, every: ShardApis) -> Any:
 def requeue(role: ShardApis, every: ShardApis) -> Any:
     letter, later = dead(every), dead(every)
     assert role.operations.requeue(letter.raw_id, died_us=letter.moment_us)
-    return role.operations.requeue(later.raw_id, died_us=later.moment_us, delay_us=HOUR)
+    assert role.operations.requeue(later.raw_id, died_us=later.moment_us, delay_us=HOUR)
+    spread, last = Spread(name=b"acl", length_us=HOUR, left=1), dead(every)
+    found = role.operations.dead_letters.requeue([BatchJob(raw_id=last.raw_id, died_us=last.moment_us)], spread=spread)
+    role.operations.dead_letters.end_spread(spread)
+    return found[0].done
 
 
 def discard(role: ShardApis, every: ShardApis) -> Any:

@@ -10,12 +10,13 @@ import pytest
 from asgiref.sync import async_to_sync
 from redis import Redis
 
-from django_delayq import execute_later, get_store
+from django_delayq import execute_later
 from django_delayq.exceptions import (
     InvalidDelay,
     InvalidMoment,
 )
 from tests.integration.bad_input.refusals import NAME, SECRET, refused
+from tests.one_by_one import one_by_one
 from tests.sample_app.tasks import noop
 
 #: Every call that accepts a delay.
@@ -135,7 +136,7 @@ def test_a_missing_moment_is_refused() -> None:
 def test_an_operation_that_comes_too_late_changes_nothing(client: Redis) -> None:
     handle = noop.after(60).enqueue()
     assert handle.cancel() is True and handle.reschedule(delay=5) is False
-    operations = get_store().operations(0)
+    operations = one_by_one()
     raw = bytes(12)
     assert operations.cancel(raw) is False
     assert operations.requeue(raw, died_us=1) is None

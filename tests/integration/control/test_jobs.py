@@ -11,7 +11,7 @@ from redis import Redis
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, delayed_task, enqueue_many, get_store, jobs
 from django_delayq.exceptions import DelayValueError, InvalidMoment, StoreUnavailable, UnknownQueue
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.waiting_jobs import WaitingJobs
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.testing import DelayQ
 from tests.sample_app import tasks
@@ -141,15 +141,15 @@ def test_all_shards_are_read_and_changed(delayq_settings: Any, redis_url: str, s
 
 def test_an_interrupted_call_is_repeated(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue_many([tasks.noop.after(hours=1).job(number) for number in range(600)])
-    cancel, calls = Operations.cancel_many, []
+    cancel, calls = WaitingJobs.cancel, []
 
-    def loses_a_reply(self: Operations, batch: Any) -> Any:
+    def loses_a_reply(self: WaitingJobs, batch: Any) -> Any:
         calls.append(cancel(self, batch))
         if len(calls) == 2:
             raise StoreUnavailable("gone away")
         return calls[-1]
 
-    monkeypatch.setattr(Operations, "cancel_many", loses_a_reply)
+    monkeypatch.setattr(WaitingJobs, "cancel", loses_a_reply)
     with pytest.raises(StoreUnavailable):
         jobs().cancel()
     assert jobs().cancel() == 100

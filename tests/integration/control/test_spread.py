@@ -9,7 +9,7 @@ import pytest
 
 from django_delayq import get_store, jobs
 from django_delayq.job.outcome import Action
-from django_delayq.store.operations import Operations
+from django_delayq.store.operations.dead_letters import DeadLetters
 from tests.shard_apis import SECOND, ShardApis, settlement
 
 #: Dead letters, and the time over which they are spread.
@@ -90,15 +90,15 @@ def test_a_spread_that_was_interrupted_is_continued(
     shards: list[ShardApis], filters: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process ends after its batch was carried out, and before its reply arrived."""
-    requeue, calls = Operations.requeue_many, []
+    requeue, calls = DeadLetters.requeue, []
 
-    def ends(self: Operations, batch: Any, **options: Any) -> Any:
+    def ends(self: DeadLetters, batch: Any, **options: Any) -> Any:
         calls.append(requeue(self, batch, **options))
         if len(calls) in (2, 3):
             raise SystemExit
         return calls[-1]
 
-    monkeypatch.setattr(Operations, "requeue_many", ends)
+    monkeypatch.setattr(DeadLetters, "requeue", ends)
     for _ in range(2):
         with pytest.raises(SystemExit):
             jobs(state="failed", **filters).requeue(spread=SPREAD)
@@ -109,3 +109,22 @@ def test_a_spread_that_was_interrupted_is_continued(
     assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
     if len(shards) == 1:
         assert min(later - earlier for earlier, later in pairwise(moments)) >= 490_000
+
+
+def test_calls_at_once_share_the_spread(shards: list[ShardApis]) -> None:
+    """Each call begins the next one after its first batch: four of them take turns, and the last one ends first."""
+    changed = list[int]()
+
+    def begin_another(*_: int) -> None:
+        if len(began) < 4:
+            began.append(1)
+            changed.append(jobs(state="failed").requeue(spread=SPREAD, on_progress=begin_another))
+
+    began = [1]
+    changed.append(jobs(state="failed").requeue(spread=SPREAD, on_progress=begin_another))
+    assert sum(changed) == LETTERS and all(0 < number < LETTERS for number in changed)
+    moments = dues(shards)
+    assert len(moments) == LETTERS
+    assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
+    assert timedelta(minutes=9) < timedelta(microseconds=moments[-1] - moments[0]) < SPREAD
+    assert not any(apis.client.exists(apis.keys("spreads")) for apis in shards)

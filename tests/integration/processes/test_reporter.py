@@ -20,6 +20,7 @@ from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.testing.local_redis import LocalRedisServer
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -90,7 +91,7 @@ def test_a_quiet_worker_takes_no_job_ends_those_it_has_and_can_be_woken(processe
     code = until_reported(processes, "worker").code
     held = tasks.wait_for.enqueue(str(gate))
     processes.until_state(held, "claimed")
-    operations = get_store().operations(0)
+    operations = one_by_one()
     assert operations.quiet(code, by="ann")
     processes.until(lambda: (seen := reported("worker")) is not None and seen.quiet, what="the worker to be quiet")
     waiting = tasks.record.enqueue("waits")
@@ -107,7 +108,7 @@ def test_a_quiet_worker_takes_no_job_ends_those_it_has_and_can_be_woken(processe
 
 def test_jobs_of_a_paused_queue_wait_until_it_is_resumed(processes: Processes) -> None:
     processes.worker()
-    operations = get_store().operations(0)
+    operations = one_by_one()
     operations.pause("mail", by="ann")
     paused = [tasks.record.using(queue="mail").enqueue(str(number)) for number in range(3)]
     processes.until_gone([tasks.record.enqueue("other")])

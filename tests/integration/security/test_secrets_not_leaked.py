@@ -25,6 +25,7 @@ from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailabl
 from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.inspection import inspection
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
 
@@ -248,7 +249,7 @@ def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pyte
             lambda: tasks.noop.enqueue(1),
             lambda: inspection().counts(),
             lambda: get_store().lookup(0).find(bytes(12)),
-            lambda: get_store().operations(0).cancel(bytes(12)),
+            lambda: one_by_one().cancel(bytes(12)),
             lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),
             lambda: get_store().check_server(),
         ]

@@ -14,6 +14,7 @@ from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import State
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.handle import JobHandle, get_job
+from tests.one_by_one import OneByOne, one_by_one
 from tests.sample_app.tasks import noop
 from tests.shard_apis import ShardApis
 
@@ -177,7 +178,7 @@ def test_a_dead_letter_cannot_take_a_key_that_now_belongs_to_another_shard(delay
     use_shards(delayq_settings, 2)
     store = get_store()
     store.check_shards()
-    elsewhere = []
+    elsewhere, operations = [], OneByOne(store._producer_shards[0])
     for key, letter in letters.items():
         assert letter is not None
         newer = noop.using(delay=HOUR, key=key).enqueue()
@@ -185,18 +186,18 @@ def test_a_dead_letter_cannot_take_a_key_that_now_belongs_to_another_shard(delay
         if newer.id.endswith("-1"):
             elsewhere.append(key)
             with pytest.raises(ShardsChanged, match="enqueue a new job .* or set SHARDS back"):
-                store.operations(0).requeue(letter.raw_id, died_us=letter.moment_us)
+                operations.requeue(letter.raw_id, died_us=letter.moment_us)
             with pytest.raises(ShardsChanged):
-                store.operations(0).requeue(letter.raw_id, died_us=letter.moment_us, change=lambda job: job)
+                operations.requeue(letter.raw_id, died_us=letter.moment_us, change=lambda job: job)
         else:
-            assert store.operations(0).requeue(letter.raw_id, died_us=letter.moment_us)
+            assert operations.requeue(letter.raw_id, died_us=letter.moment_us)
             assert noop.using(delay=HOUR, key=key).enqueue().id == to_text(letter.raw_id, 0)
     assert 0 < len(elsewhere) < len(keys)
-    assert unkeyed and store.operations(0).requeue(unkeyed.raw_id, died_us=unkeyed.moment_us)
+    assert unkeyed and operations.requeue(unkeyed.raw_id, died_us=unkeyed.moment_us)
     use_shards(delayq_settings, 1)
     get_store().check_shards(force=True)
     letter = letters[elsewhere[0]]
-    assert letter and get_store().operations(0).requeue(letter.raw_id, died_us=letter.moment_us)
+    assert letter and one_by_one().requeue(letter.raw_id, died_us=letter.moment_us)
 
 
 def test_jobs_refused_because_of_a_changed_number_are_in_the_error(delayq_settings: Any) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq import get_store
 from django_delayq.job.progress import Progress
 from django_delayq.task.handle import JobHandle
+from tests.one_by_one import one_by_one
 from tests.sample_app import stoppable_tasks, tasks
 from tests.subprocesses import Processes
 
@@ -179,7 +179,7 @@ def test_a_busy_worker_is_quiet_at_once(processes: Processes, start: Callable[..
     job = running(processes, tasks.wait_for, str(gate))
     with processes.client() as client:
         [worker_id] = client.hkeys(processes.keys("worker_names"))
-    assert get_store().operations(0).quiet(worker_id, by="ann")
+    assert one_by_one().quiet(worker_id, by="ann")
     processes.until(lambda: "(quiet)" in worker.output, what="the worker to be quiet")
     waiting = tasks.record.enqueue("not taken")
     gate.touch()

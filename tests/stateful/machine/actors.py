@@ -16,6 +16,7 @@ from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.worker.settlement import decide_settlement
+from tests.one_by_one import OneByOne
 from tests.stateful.model import Model
 from tests.stateful.values import Ended, ExpectedReply
 
@@ -34,7 +35,7 @@ class World:
         self.store = Store(config, clock=self.clock)
         self.shard = self.store.shards[0]
         self.keys = self.shard.keys
-        self.intake, self.operations = self.store.enqueue_api(0), self.store.operations(0)
+        self.intake, self.operations = self.store.enqueue_api(0), OneByOne(self.store._producer_shards[0])
         self.begin()
 
     def begin(self) -> None:

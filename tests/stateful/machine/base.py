@@ -12,8 +12,9 @@ from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.spread import Spread
 from tests.factories import unsent
 from tests.stateful import invariants, redis_state
 from tests.stateful.decrypted_state import decrypted
@@ -128,12 +129,21 @@ class Base(RuleBasedStateMachine):
             found = "held"
         assert found == expected
 
-    def requeue_batch(self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int) -> None:
-        spread = Spread(name=name, length_us=SPREAD_US, left=left)
+    def requeue_batch(
+        self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int, begun: bool = False
+    ) -> bool:
+        """Send a batch of a caller of a spread; return whether it has begun then."""
+        spread = Spread(name=name, length_us=SPREAD_US, left=left, begun=begun)
         batch = [BatchJob(raw_id=raw_id, died_us=died_us) for raw_id, died_us in letters]
-        effects = self.world.operations.requeue_many(batch, spread=spread)
-        expected = self.world.model.requeue_evenly(letters, name, SPREAD_US, left)
+        effects = self.world.operations.dead_letters.requeue(batch, spread=spread)
+        expected = self.world.model.requeue_evenly(letters, name, SPREAD_US, left, first=not begun)
         assert [effect.due_us or 0 for effect in effects] == expected
+        return spread.begun
+
+    def end_part(self, name: bytes) -> None:
+        """End the part of one caller of a spread."""
+        self.world.operations.dead_letters.end_spread(Spread(name=name, length_us=SPREAD_US, left=0, begun=True))
+        self.world.model.end_spread(name)
 
     def discard_one(self, raw_id: bytes, died_us: int) -> None:
         found = self.world.operations.discard(raw_id, died_us=died_us)

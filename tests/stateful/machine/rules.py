@@ -63,8 +63,7 @@ class Rules(Base):
 
     @rule(name=st.sampled_from([b"a", b"b"]))
     def end_spread(self, name: bytes) -> None:
-        self.world.operations.end_spread(name)
-        self.world.model.spreads.pop(name, None)
+        self.end_part(name)
 
     @precondition(lambda self: self.world.model.at(Place.DEAD))
     @rule(pick=picks, late=st.sampled_from([0, 0, 0, 1]))

@@ -146,10 +146,14 @@ class Scenarios(Rules):
         self.requeue_one(dead, letter.score, delay_us)
 
     @rule(
-        first=st.integers(1, 3), others=st.integers(0, 3), left=st.integers(0, 6), later=st.sampled_from([0, 1, SECOND])
+        first=st.integers(1, 3),
+        others=st.integers(0, 3),
+        left=st.integers(0, 6),
+        later=st.sampled_from([0, 1, SECOND]),
+        ends=st.booleans(),
     )
-    def spread_is_continued(self, first: int, others: int, left: int, later: int) -> None:
-        """A call ends after its first batch; the next one has other numbers of jobs."""
+    def spread_is_continued(self, first: int, others: int, left: int, later: int, ends: bool) -> None:
+        """A call is interrupted after its first batch, or ends beside the next one, which counts other numbers."""
         worker = self.fresh_worker()
         dead = self.enqueue([Request(priority=100) for _ in range(5)])
         worker.exchange(9)
@@ -159,7 +163,12 @@ class Scenarios(Rules):
         self.requeue_batch(letters[:first], name=b"c", left=first + others)
         self.check()
         self.world.advance_to(self.world.model.now + later)
-        self.requeue_batch(letters[first:], name=b"c", left=left)
+        second = letters[first : first + 1], letters[first + 1 :]
+        begun = self.requeue_batch(second[0], name=b"c", left=left)
+        if ends:
+            self.end_part(b"c")
+            self.check()
+        self.requeue_batch(second[1], name=b"c", left=left, begun=begun)
 
     @rule(what=st.sampled_from(["requeue", "discard"]))
     def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from django_delayq.exceptions import BadBody, KeyHeld
-from django_delayq.store.batch import BatchJob
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.operations.batch import BatchJob
 from tests.shard_apis import DAY, HOUR, LARGE_TEXT, START, ShardApis
 
 
@@ -29,7 +29,7 @@ def mixed(apis: ShardApis) -> tuple[list[bytes], bytes, bytes]:
 
 def test_cancel_withdraws_every_waiting_job_of_a_batch(apis: ShardApis) -> None:
     waiting, running, unknown = mixed(apis)
-    effects = apis.operations.cancel_many(jobs(*waiting, running, unknown))
+    effects = apis.operations.waiting_jobs.cancel(jobs(*waiting, running, unknown))
     assert [effect.done for effect in effects] == [True] * 12 + [False] * 2
     assert all(apis.where(raw_id) == [] for raw_id in waiting)
     assert apis.where(running) == ["leases"]
@@ -38,7 +38,7 @@ def test_cancel_withdraws_every_waiting_job_of_a_batch(apis: ShardApis) -> None:
 
 def test_cancelled_jobs_keep_results_of_their_own(apis: ShardApis) -> None:
     kept = [apis.add(n, ttl=HOUR if n % 2 else None) for n in range(6)]
-    assert all(effect.done for effect in apis.operations.cancel_many(jobs(*kept)))
+    assert all(effect.done for effect in apis.operations.waiting_jobs.cancel(jobs(*kept)))
     found = [apis.inspection.find(raw_id) for raw_id in kept]
     assert [row.state for row in found] == ["gone", "cancelled"] * 3
     assert [row.job.args for row in found if row.job] == [[1], [3], [5]]
@@ -47,7 +47,7 @@ def test_cancelled_jobs_keep_results_of_their_own(apis: ShardApis) -> None:
 def test_reschedule_gives_each_job_a_time_of_its_own(apis: ShardApis) -> None:
     waiting, running, unknown = mixed(apis)
     batch = [BatchJob(raw_id=each, due_us=START + n * HOUR) for n, each in enumerate([*waiting, running, unknown])]
-    effects = apis.operations.reschedule_many(batch)
+    effects = apis.operations.waiting_jobs.reschedule(batch)
     assert [effect.due_us for effect in effects] == [*(START + n * HOUR for n in range(12)), None, None]
     assert apis.where(waiting[0]) == ["ready:q0"]
     assert [apis.scheduled(f"q{n % 3}")[waiting[n]] for n in range(1, 12)] == [START + n * HOUR for n in range(1, 12)]
@@ -59,7 +59,7 @@ def test_reschedule_gives_each_job_a_time_of_its_own(apis: ShardApis) -> None:
 
 def test_move_takes_jobs_of_several_queues_to_one(apis: ShardApis) -> None:
     waiting, running, unknown = mixed(apis)
-    effects = apis.operations.move_many(jobs(*waiting, running, unknown), "bulk")
+    effects = apis.operations.waiting_jobs.move(jobs(*waiting, running, unknown), "bulk")
     assert [effect.done for effect in effects] == [True] * 12 + [False] * 2
     assert {apis.where(raw_id)[0] for raw_id in waiting} == {"scheduled:bulk", "ready:bulk"}
     assert list(ConsistencyCheck(apis.shard).walk()) == []
@@ -71,7 +71,7 @@ def test_requeue_revives_what_it_can_and_says_why_not(apis: ShardApis) -> None:
     again = letters(apis, apis.add_dead(queue="d"))[0]
     apis.client.hset(apis.keys("dead_bodies"), broken, b"\0" * 22 + b"?")
     batch = [*letters(apis, free, held, broken), BatchJob(raw_id=again.raw_id, died_us=again.died_us - 1)]
-    effects = apis.operations.requeue_many(batch)
+    effects = apis.operations.dead_letters.requeue(batch)
     assert [effect.done for effect in effects] == [True, False, False, False]
     assert [type(effect.error) for effect in effects] == [type(None), KeyHeld, BadBody, type(None)]
     assert apis.where(free) == ["ready:a"]
@@ -81,17 +81,17 @@ def test_requeue_revives_what_it_can_and_says_why_not(apis: ShardApis) -> None:
 def test_discard_drops_the_dead_letters_of_a_batch(apis: ShardApis) -> None:
     died = [apis.add_dead() for _ in range(5)]
     batch = letters(apis, *died, b"no such job!")
-    assert [effect.done for effect in apis.operations.discard_many(batch)] == [True] * 5 + [False]
-    assert apis.operations.discard_many([]) == []
+    assert [effect.done for effect in apis.operations.dead_letters.discard(batch)] == [True] * 5 + [False]
+    assert apis.operations.dead_letters.discard([]) == []
     assert apis.inspection.counts().dead == 0
     assert not apis.client.exists(apis.keys("dead_bytes"))
 
 
 def test_a_job_that_is_named_twice_is_changed_once(apis: ShardApis) -> None:
     raw_id, dead = apis.add(delay=HOUR, key="k"), letters(apis, apis.add_dead())[0]
-    assert [effect.done for effect in apis.operations.discard_many([dead, dead])] == [True, False]
-    assert all(effect.done for effect in apis.operations.move_many(jobs(raw_id, raw_id), "other"))
-    assert [effect.done for effect in apis.operations.cancel_many(jobs(raw_id, raw_id))] == [True, False]
+    assert [effect.done for effect in apis.operations.dead_letters.discard([dead, dead])] == [True, False]
+    assert all(effect.done for effect in apis.operations.waiting_jobs.move(jobs(raw_id, raw_id), "other"))
+    assert [effect.done for effect in apis.operations.waiting_jobs.cancel(jobs(raw_id, raw_id))] == [True, False]
     assert list(ConsistencyCheck(apis.shard).walk()) == []
 
 
@@ -99,7 +99,7 @@ def test_a_batch_of_any_queues_is_one_call(apis: ShardApis) -> None:
     waiting = [apis.add(queue=f"q{n}", delay=HOUR) for n in range(250)]
     apis.operations.cancel(apis.add())
     apis.client.config_resetstat()
-    assert all(effect.done for effect in apis.operations.cancel_many(jobs(*waiting)))
+    assert all(effect.done for effect in apis.operations.waiting_jobs.cancel(jobs(*waiting)))
     assert apis.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
 
 
@@ -107,18 +107,18 @@ def test_large_bodies_take_several_calls(apis: ShardApis) -> None:
     waiting = [apis.add(LARGE_TEXT, delay=HOUR) for _ in range(60)]
     apis.operations.move(waiting[0], "loads the script")
     apis.client.config_resetstat()
-    assert all(effect.done for effect in apis.operations.move_many(jobs(*waiting), "bulk"))
+    assert all(effect.done for effect in apis.operations.waiting_jobs.move(jobs(*waiting), "bulk"))
     assert apis.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
 
 
 def test_a_batch_of_too_many_jobs_is_refused(apis: ShardApis) -> None:
     with pytest.raises(ValueError, match="at most 250 jobs, got 251"):
-        apis.operations.cancel_many(jobs(*[bytes(12)] * 251))
+        apis.operations.waiting_jobs.cancel(jobs(*[bytes(12)] * 251))
 
 
 def test_a_key_of_another_type_leaves_the_whole_batch_as_it_was(apis: ShardApis) -> None:
     good, bad = apis.add(queue="a", delay=HOUR), apis.add(queue="b", delay=HOUR)
     apis.client.set(apis.keys.ready("b"), "x")
     with pytest.raises(Exception, match="WRONGTYPE"):
-        apis.operations.reschedule_many([BatchJob(raw_id=good, delay_us=0), BatchJob(raw_id=bad, delay_us=0)])
+        apis.operations.waiting_jobs.reschedule([BatchJob(raw_id=good, delay_us=0), BatchJob(raw_id=bad, delay_us=0)])
     assert list(apis.scheduled("a")) == [good]

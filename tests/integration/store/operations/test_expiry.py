@@ -11,7 +11,8 @@ from django_delayq.job.codec import decode
 from django_delayq.job.job import Expiry, Job
 from django_delayq.job.outcome import Action
 from django_delayq.job.unsent import encode_new
-from django_delayq.store.batch import BatchJob, Spread
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.spread import Spread
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 MINUTE = 60 * SECOND
@@ -93,16 +94,21 @@ def test_a_retried_dead_letter_is_not_expired_at_once(
     assert stored(shard, raw_id).args == ["a" if change is None else "b"]
 
 
-def test_a_span_counts_from_the_end_of_a_spread(shard: ShardApis) -> None:
+@pytest.mark.parametrize("change", [None, lambda job: replace(job, args=["b"])], ids=["same", "changed"])
+def test_a_span_counts_from_the_place_in_a_spread(shard: ShardApis, change: Any) -> None:
     dead = [add(shard, SPAN) for _ in range(4)]
     for raw_id in dead:
         shard.kill(raw_id)
     jobs = [BatchJob(raw_id=raw_id, died_us=START) for raw_id in dead]
     shard.clock.advance(2 * HOUR)
-    effects = shard.operations.requeue_many(jobs, spread=Spread(name=b"s", length_us=HOUR, left=4))
-    last_us = shard.clock.now_us + HOUR
-    assert all(effect.due_us is not None and effect.due_us < last_us for effect in effects)
-    assert [expires(shard, raw_id) for raw_id in dead] == [last_us + MINUTE] * 4
+    # The second call continues a spread whose time began earlier, and that has fewer places than it counts.
+    for part, left in ((jobs[:2], 4), (jobs[2:], 3)):
+        effects = shard.operations.dead_letters.requeue(
+            part, spread=Spread(name=b"s", length_us=HOUR, left=left), change=change
+        )
+        for job, effect in zip(part, effects, strict=True):
+            assert effect.due_us is not None and expires(shard, job.raw_id) == effect.due_us + MINUTE
+        shard.clock.advance(SECOND)
 
 
 def test_a_forged_body_is_rescheduled_and_retried_as_it_is(make_apis: Callable[..., ShardApis]) -> None:
@@ -125,10 +131,10 @@ def test_one_damaged_expiry_stops_no_other_job(apis: ShardApis) -> None:
     for noun, damaged in (("jobs", waiting[1]), ("dead_bodies", dead[1])):
         stored = apis.client.hget(apis.keys(noun), damaged)
         apis.client.hset(apis.keys(noun), damaged, stored[:-3])
-    moved = apis.operations.reschedule_many([BatchJob(raw_id=raw_id, delay_us=2 * HOUR) for raw_id in waiting])
+    moved = apis.operations.waiting_jobs.reschedule([BatchJob(raw_id=raw_id, delay_us=2 * HOUR) for raw_id in waiting])
     died = [apis.inspection.dead_letter(raw_id) for raw_id in dead]
     letters = [BatchJob(raw_id=each.raw_id, died_us=each.moment_us) for each in died if each]
-    for effects in (moved, apis.operations.requeue_many(letters)):
+    for effects in (moved, apis.operations.dead_letters.requeue(letters)):
         assert [effect.done for effect in effects] == [True, False, True]
         assert isinstance(effects[1].error, BadBody)
     assert list(apis.scheduled().values()) == [START + HOUR, START + 2 * HOUR, START + 2 * HOUR]

@@ -8,7 +8,7 @@ import pytest
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
-from django_delayq.store.operations import Operations
+from tests.one_by_one import OneByOne
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -180,7 +180,7 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(how: str, apis: Sha
                     apis.client.hset(apis.keys("jobs"), raw_id, other.body)
             return found
 
-    assert Operations(apis.over(ChangedMeanwhile)).reschedule(raw_id, delay_us=SECOND) == START + SECOND
+    assert OneByOne(apis.over(ChangedMeanwhile)).reschedule(raw_id, delay_us=SECOND) == START + SECOND
     queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
     assert apis.where(raw_id) == [f"scheduled:{queue}"]
     assert list(ConsistencyCheck(apis.shard).walk()) == []

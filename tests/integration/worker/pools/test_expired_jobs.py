@@ -10,6 +10,7 @@ from django_delayq import get_store
 from django_delayq.exceptions import JobExpired
 from django_delayq.job.job import State
 from django_delayq.metrics import ALL_JOBS
+from tests.one_by_one import one_by_one
 from tests.sample_app import async_tasks, tasks
 from tests.subprocesses import Processes
 
@@ -30,7 +31,7 @@ def over(processes: Processes, *jobs: Any) -> None:
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_job_that_waited_behind_a_pause_does_not_run(processes: Processes, client: Redis, pool: str) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.tasks", "tests.sample_app.async_tasks"])
-    operations, queue = get_store().operations(0), "mail"
+    operations, queue = one_by_one(), "mail"
     operations.pause(queue, by="a test")
     task = (async_tasks.record if pool == "asyncio" else tasks.record).using(queue=queue)
     late = task.using(expires=0.05, store_result=True).enqueue("late")
@@ -67,7 +68,7 @@ def test_a_job_that_waited_for_a_busy_worker_does_not_run(processes: Processes, 
 
 
 def test_an_expired_job_lets_its_key_go(processes: Processes) -> None:
-    operations = get_store().operations(0)
+    operations = one_by_one()
     operations.pause("default", by="a test")
     task = tasks.record.using(key="k", expires=0.05)
     late = task.enqueue("late")

@@ -1,10 +1,10 @@
 """Batch: the jobs that one call changes, what is read of them before, and what became of each."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django_delayq.exceptions import DelayQError
+from django_delayq.exceptions import BadBody, DelayQError, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.codec import Head
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.store.client.resp import Part
@@ -14,6 +14,8 @@ from django_delayq.store.shard import Shard
 MAX_BATCH = 250
 #: Bytes of bodies after which a call ends early, so that Redis is not blocked by copying them.
 _MAX_BYTES = 1024 * 1024
+#: What one job of a batch may be refused for; the others are changed.
+REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +49,8 @@ class Effect(NamedTuple):
     error: DelayQError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """An even spread of requeued dead letters over the time from the first call on.
-
-    Calls with one name and length continue the same spread, also after an interruption and from several processes:
-    together they never exceed its rate. A call for more jobs than it has free places begins a new one after the last
-    place that is taken. `Operations.end_spread` forgets it.
-    """
-
-    name: bytes
-    length_us: int
-    #: Dead letters of the shard that its caller has not sent yet, with those of this call.
-    left: int
+#: The job no longer waits, or is no longer that dead letter.
+SKIPPED = Effect(done=False)
 
 
 @dataclass(slots=True)
@@ -85,22 +76,6 @@ class QueueNumbers:
     def number(self, head: Head | None) -> int:
         """Return the number of a job's queue."""
         return self.numbers.setdefault(head.queue if head else DEFAULT_QUEUE, len(self.numbers) + 1)
-
-
-def effect_of_one(effects: Sequence[Effect]) -> Effect:
-    """Return the effect on a single job. Raises the error for which it was refused."""
-    [effect] = effects
-    if effect.error is not None:
-        raise effect.error
-    return effect
-
-
-def with_refused(
-    count: int, refused: Mapping[int, Effect], replies: Iterable[tuple[bytes, Effect]]
-) -> list[tuple[bytes, Effect]]:
-    """Return the replies on all jobs of a batch, of which the refused ones were not sent."""
-    sent = iter(replies)
-    return [(b"REFUSED", refused[number]) if number in refused else next(sent) for number in range(count)]
 
 
 def read_batches(
@@ -130,3 +105,8 @@ def _cut(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
         spent += size
     if batch:
         yield batch
+
+
+def pairs(replies: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+    """Return a word and a due time for each job of a reply."""
+    return zip(replies[::2], replies[1::2], strict=True)

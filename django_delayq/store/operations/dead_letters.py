@@ -1,0 +1,135 @@
+"""Dead letters: revive them, now, later or over a spread, or drop them. Called by `jobs()` and the admin."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from django_delayq.clock import estimated_us
+from django_delayq.exceptions import BadSignature, KeyHeld, ShardsChanged
+from django_delayq.job.codec import decode, decode_head, encode, encrypt, with_due
+from django_delayq.job.ids import shard_of
+from django_delayq.job.job import Flag, Job
+from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script
+from django_delayq.store.operations.batch import (
+    REFUSALS,
+    SKIPPED,
+    BatchJob,
+    Effect,
+    QueueNumbers,
+    pairs,
+    read_batches,
+)
+from django_delayq.store.operations.expiry import move_expiry
+from django_delayq.store.operations.spread import Spread
+from django_delayq.store.records import DeadLetterRecord
+from django_delayq.store.shard import Shard
+
+_REQUEUE, _DISCARD = Script("requeue"), Script("discard")
+#: Arguments of `requeue` for a job whose body stays.
+_UNCHANGED: list[Part] = [b"", b"", b""]
+_HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
+
+
+class DeadLetters:
+    """API of one shard for dead letters. Each call of a script is atomic, and costs O(log n) a job.
+
+    A method changes up to 250 of them in one call and returns an effect for each: not done, if it is not the dead
+    letter of that time of death any more. Bodies of more than 1 MiB in all take several calls.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._signer, self._cipher = shard.signer, shard.cipher
+        self._shards = shard.config.shards
+        self._max_payload = shard.config.tasks.max_payload
+        self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
+
+    def requeue(
+        self,
+        jobs: Sequence[BatchJob],
+        *,
+        spread: Spread | None = None,
+        change: Callable[[Job], Job] | None = None,
+    ) -> list[Effect]:
+        """Revive dead letters, at their due times or over a spread. The effect has the due time (µs).
+
+        They keep id and history; attempts, snoozes and interruptions count from 0. An expiry moves along, or is left
+        out if its moment is over.
+        `change` may return a job with other arguments; the caller has checked that they fit. Errors are `KeyHeld` if
+        another job holds the key now, `BadBody` if it cannot be read, `ShardsChanged` if the key belongs to another
+        shard now, and `PayloadTooLarge`. The place of a dead letter that is refused stays free.
+        """
+        keys, effects, now_us = self._shard.keys, [SKIPPED] * len(jobs), estimated_us(self._shard.clock)
+        for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
+            found = {number: stored for number, stored in zip(numbers, records, strict=True) if stored is not None}
+            batch = {number: jobs[number] for number in found}
+            if spread is not None:
+                dues = spread.take_places(self._shard, len(found))
+                spread.left -= len(numbers)
+                batch = {n: replace(job, due_us=due_us) for (n, job), due_us in zip(batch.items(), dues, strict=True)}
+            queues, args, sent = QueueNumbers(), list[Part](), list[int]()
+            for number, job in batch.items():
+                letter = DeadLetterRecord.unpack(found[number])
+                try:
+                    self._check_key(letter.extras)
+                    head, changed = decode_head(letter.body), _UNCHANGED
+                    if change is not None or head.expires:
+                        # A place of a spread is a moment of Redis already.
+                        due_us = job.estimated_due_us(0 if spread else now_us)
+                        changed = self._changed(job.raw_id, letter.body, change, due_us=due_us)
+                except REFUSALS as error:
+                    effects[number] = Effect(done=False, error=error)
+                else:
+                    record = self._revived(job.raw_id, letter.attempts)
+                    args += [queues.number(head), job.raw_id, job.died_us, job.due, record, *changed]
+                    sent.append(number)
+            if not sent:
+                continue
+            places = [place for queue in queues.numbers for place in keys.of_queue(queue)]
+            replies = self._shard.run(_REQUEUE, [self._head_start_ms, *args], more_keys=places)
+            for number, (word, due_us) in zip(sent, pairs(replies), strict=True):
+                if word == b"REQUEUED":
+                    effects[number] = Effect(done=True, due_us=due_us)
+                elif word == b"HELD":
+                    effects[number] = Effect(done=False, error=KeyHeld(_HELD))
+        return effects
+
+    def end_spread(self, spread: Spread) -> None:
+        """End a caller's part in a spread when it has sent its last job. O(1)."""
+        spread.end(self._shard)
+
+    def discard(self, jobs: Sequence[BatchJob]) -> list[Effect]:
+        """Drop dead letters for good."""
+        args = [part for job in jobs for part in (job.raw_id, job.died_us)]
+        return [Effect(done=bool(dropped)) for dropped in self._shard.run(_DISCARD, args)] if args else []
+
+    def _revived(self, raw_id: bytes, record: bytes) -> bytes:
+        attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
+        return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
+
+    def _check_key(self, extras: bytes) -> None:
+        """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
+        digest = extras[1:17]
+        if digest and shard_of(digest, self._shards) != self._shard.index:
+            raise ShardsChanged(
+                f"DELAYQ['SHARDS'] is {self._shards} now, so the key of this dead letter belongs to shard "
+                f"{shard_of(digest, self._shards)}: enqueue a new job and discard this one, or set SHARDS back"
+            )
+
+    def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job] | None, *, due_us: int) -> list[Part]:
+        """Return the body that was read, and member and body of the changed job, whose expiry follows its due time."""
+        if change is None:
+            try:
+                revived = self._signer.resign(
+                    raw_id, body, lambda stored: move_expiry(self._shard, raw_id, stored, due_us, revived=True)
+                )
+            except BadSignature:
+                # No worker will run it at any time.
+                return _UNCHANGED
+            return [body, decode_head(body).member(raw_id), revived]
+        self._signer.verify(raw_id, body)
+        job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
+        job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
+        new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)
+        return [body, job.member, self._signer.sign(raw_id, new)]

@@ -1,0 +1,64 @@
+"""Worker control: what people ask of workers: no more jobs of a queue, no more jobs at all, the end of a job."""
+
+from django_delayq.clock import DAY_US
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script
+from django_delayq.store.shard import Shard
+
+_PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
+#: Longest time that the code of a stopped job may still take.
+LONGEST_GRACE_US = DAY_US
+#: Longest name of a person, in bytes.
+_LONGEST_NAME = 200
+
+
+class WorkerControl:
+    """API of one shard for what workers obey. Each call of a script is atomic."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def pause(self, queue: str, *, by: str, until_us: int | None = None) -> bool:
+        """Stop claims of a queue's jobs until it is resumed, or until an end; jobs still become ready. O(log n).
+
+        The end is in µs since the epoch; promote ends the pause then. A paused queue gets the new end, or none. False:
+        it was paused so already.
+        """
+        args: list[Part] = [_name(by), b"" if until_us is None else until_us]
+        return bool(self._shard.run(_PAUSE, args, **self._shard.keys.named(queue)))
+
+    def resume(self, queue: str) -> bool:
+        """Allow claims of a queue's jobs again. Returns False if it was not paused. O(log n)."""
+        return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
+
+    def quiet(self, worker_id: bytes, *, by: str) -> bool:
+        """Make a worker quiet at once: it claims no more jobs. Returns False if it is unknown or already quiet."""
+        return self._quiet(worker_id, _name(by) or b"?")
+
+    def unquiet(self, worker_id: bytes) -> bool:
+        """Make a worker claim jobs again at once. Returns False if it was not quiet."""
+        return self._quiet(worker_id, b"")
+
+    def _quiet(self, worker_id: bytes, by: bytes) -> bool:
+        own_notification = self._shard.keys.notify_worker(worker_id)
+        return bool(self._shard.run(_QUIET, [worker_id, by], worker_notify=own_notification))
+
+    def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
+        """Ask a running job to stop: its worker is notified, and it is not run again. False: it does not run.
+
+        Its code may run on for `grace_us`, at most a day; a later call decides anew. Two round trips, O(1).
+        """
+        keys = self._shard.keys
+        for _ in range(3):
+            record = self._shard.execute("HGET", keys("claim_records"), raw_id)
+            if not record:
+                return False
+            token = record[:16]
+            if self._shard.run(_STOP, [raw_id, token, grace_us], worker_notify=keys.notify_worker(token[:8])):
+                return True
+            # It was claimed again meanwhile.
+        return False
+
+
+def _name(by: str) -> bytes:
+    return by.encode("utf-8", "replace")[:_LONGEST_NAME]
