@@ -59,7 +59,7 @@ class Command(OperatingCommand):
             return
         self.confirm(f"Run {job_facts(row, store)['call']} here?", options)
         on_exception = _post_mortem if options["pdb"] else lambda _: None
-        ran = run_one(store.shards[shard], raw_id, due_us=row.due_us, on_exception=on_exception)
+        ran = run_one(store.shards[shard], raw_id, on_exception=on_exception)
         if ran is None:
             # Somebody was faster.
             _check(store.lookup(shard).find(raw_id, with_lease=True))
