@@ -31,8 +31,9 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "claim_records": (
         "hash",
-        "id -> token, time of the claim (µs), rank, 1 if it was asked to stop, until when (µs) if so, its progress; "
-        "`leases` is authoritative if the two disagree",
+        "id -> token, time of the claim (µs), rank, 1 if it was asked to stop plus 2 if it was claimed before it was "
+        "due, until when (µs) if it was asked, its due time (µs) if that was ahead, its progress; `leases` is "
+        "authoritative if the two disagree",
     ),
     "unconfirmed": (
         "set",

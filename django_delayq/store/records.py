@@ -4,7 +4,10 @@ from typing import NamedTuple, Self
 
 
 class ClaimRecord(NamedTuple):
-    """What `claim_records` holds of a claimed job: its token (16 bytes), then these fields."""
+    """What `claim_records` holds of a claimed job: its token (16 bytes), then these fields.
+
+    Only scripts read the due time of a job that was claimed before it was due; `rank` has it to the millisecond.
+    """
 
     #: µs since the epoch when it was claimed; 0 if that is lost.
     claimed_us: int
@@ -18,12 +21,16 @@ class ClaimRecord(NamedTuple):
     def unpack(cls, record: bytes | None) -> Self:
         """Read a field of `claim_records`."""
         record = record or b""
-        stops = record[32:33] == b"\1" and len(record) >= 41
+        flags, at, stop_by_us = int.from_bytes(record[32:33]), 33, None
+        if flags & 1 and len(record) >= at + 8:
+            stop_by_us, at = int.from_bytes(record[at : at + 8]), at + 8
+        if flags & 2 and len(record) >= at + 8:
+            at += 8
         return cls(
             claimed_us=int.from_bytes(record[16:24]),
             rank=int.from_bytes(record[24:32]),
-            stop_by_us=int.from_bytes(record[33:41]) if stops else None,
-            progress=record[41 if stops else 33 :],
+            stop_by_us=stop_by_us,
+            progress=record[at:],
         )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, current_thread, main_thread
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Action, Decision, Outcome, OutcomeKind, stopped
+from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind, stopped
 from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
@@ -114,25 +113,23 @@ def run_one(
     shard: Shard,
     raw_id: bytes,
     *,
-    due_us: int | None = None,
     on_exception: Callable[[BaseException], object] = lambda _: None,
 ) -> ForegroundRun | None:
     """Claim a waiting job and run it in this thread; None if it does not wait.
 
     Nothing limits its time, so that a person can use a debugger; neither does its expiry. `on_exception` is called with
     an exception that ended the task, while the lease is still renewed. A run that a person or SIGTERM ends is settled
-    as interrupted; the job waits for `due_us` again (µs since the epoch), if that is still to come. Code whose
-    lease may be lost, or that was asked to stop, does not begin. Raises `StoreError`s.
+    as interrupted. Code whose lease may be lost, or that was asked to stop, does not begin. A job that runs again waits
+    for its due time, if that is still ahead. Raises `StoreError`s.
     """
     termination = _Termination()
     with termination.handled():
-        return _run_one(shard, raw_id, due_us, on_exception, termination)
+        return _run_one(shard, raw_id, on_exception, termination)
 
 
 def _run_one(
     shard: Shard,
     raw_id: bytes,
-    due_us: int | None,
     on_exception: Callable[[BaseException], object],
     termination: _Termination,
 ) -> ForegroundRun | None:
@@ -176,11 +173,11 @@ def _run_one(
             outcome = stopped(outcome)
         # A heartbeat that arrives after the outcome finds no lease, yet none is lost.
         held.settling([claim.lease])
-        settlement, reply = _settle(claims, claim, outcome, name, due_us)
+        settlement, reply = _settle(claims, claim, outcome, name)
         if claim.lease in reply.stopped:
             # Somebody asked it to stop after it had ended, so it may not run again.
             outcome = stopped(outcome)
-            settlement, reply = _settle(claims, claim, outcome, name, due_us)
+            settlement, reply = _settle(claims, claim, outcome, name)
     finally:
         heartbeats.end()
         # A late heartbeat would list this process again.
@@ -191,18 +188,9 @@ def _run_one(
     return ForegroundRun(claim=claim, outcome=outcome, settlement=settlement, lost=claim.lease in reply.lost)
 
 
-def _settle(
-    claims: Claims, claim: Claim, outcome: Outcome, name: str, due_us: int | None
-) -> tuple[Settlement, ExchangeReply]:
+def _settle(claims: Claims, claim: Claim, outcome: Outcome, name: str) -> tuple[Settlement, ExchangeReply]:
     """Send the outcome, again if Redis does not answer."""
     settlement = decide_settlement(claim, outcome, worker=name)
-    now_us = claim.claimed_us + int((monotonic() - claim.received_at) * SECOND_US)
-    delay_us = max(0, (due_us or 0) - now_us)
-    again = settlement.decision.action is Action.RELEASE or outcome.kind is OutcomeKind.INTERRUPTED
-    if delay_us and again and settlement.decision.action is not Action.DEAD_LETTER:
-        counted = settlement.decision.action is Action.RETRY and settlement.decision.counted
-        decision = Decision(action=Action.RETRY, delay_us=delay_us, counted=counted)
-        settlement = replace(settlement, decision=decision)
     request = claims.prepare(queues=(), want=0, settlements=[settlement])
     for left in reversed(range(_TRIES)):
         try:

@@ -228,8 +228,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a stop hits the claim after the one that the caller saw",
         "store/lua/stop.lua",
-        " or string.sub(record, 1, 16) ~= token",
-        "",
+        "read_claim(record, token)",
+        "read_claim(record, string.sub(record or '', 1, 16))",
     ): ("tests/integration/store/operations/test_stop.py",),
     at(
         "a stop is forgotten when its worker is lost",

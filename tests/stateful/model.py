@@ -97,7 +97,7 @@ class Model(ModelState):
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
-            job.stop_by, job.progress = None, b""
+            job.stop_by, job.progress, job.ahead_us = None, b"", None
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
@@ -116,9 +116,8 @@ class Model(ModelState):
         if job is None or not job.waits:
             return None
         is_scheduled = job.place is Place.SCHEDULED
-        job.rank = self.rank(job, min(job.score, self.now)) if is_scheduled else job.score
-        job.claimed_early = job.claimed_early or job.due_us > self.now
-        job.due_us = min(job.due_us, self.now)
+        job.rank = self.rank(job, job.score) if is_scheduled else job.score
+        job.ahead_us = job.score if is_scheduled and job.score > self.now else None
         job.place, job.score = Place.CLAIMED, self.now + self.lease_us
         job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
@@ -314,6 +313,15 @@ class Model(ModelState):
         return not ends and job.stop_by is not None
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
+        """End a claim. A job that was claimed before it was due waits at least for its time."""
+        self._put_back(job, item)
+        if job.waits and job.ahead_us is not None and job.ahead_us > self.now:
+            job.score = max(job.score, job.ahead_us) if job.place is Place.SCHEDULED else job.ahead_us
+            job.place, job.due_us = Place.SCHEDULED, job.score
+        if job.place in (Place.READY, Place.RECOVERED):
+            self._list_queue(job.queue)
+
+    def _put_back(self, job: ModelJob, item: Ended) -> None:
         if item.ending is OutcomeKind.STOPPED:
             return self._end(job, "cancelled", keep=True)
         if item.ending is OutcomeKind.SUCCEEDED:
@@ -323,16 +331,12 @@ class Model(ModelState):
         if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
             job.record, job.spared = item.record, True
             job.place, job.score = Place.RECOVERED if job.crash_suspected else Place.READY, job.rank
-            self._list_queue(job.queue)
             return None
         if item.ending is OutcomeKind.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
-            self._list_queue(job.queue)
             return None
         job.record = item.record
         if job.put_off(item, self.now):
-            if job.place is Place.READY:
-                self._list_queue(job.queue)
             return None
         job.ended, job.crash_suspected, job.spared, job.waiting_since = job.ended + 1, False, False, 0
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
@@ -344,7 +348,6 @@ class Model(ModelState):
                 job.rank,
                 crash_suspected,
             )
-            self._list_queue(job.queue)
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score

@@ -265,6 +265,23 @@ MORE = [
         "if not place and redis.call('HEXISTS', jobs, id) == 0 then return {why_not_waiting(id)} end "
         "place, score = place or ready, score or now",
     ),
+    at(
+        "a claim before its time forgets the due time",
+        "store/lua/claim_one.lua",
+        "is_ahead and 2 or 0)\n"
+        "redis.call('HSET', claim_records, id, record .. (is_ahead and struct.pack('>I8', due) or ''))",
+        "0)\nredis.call('HSET', claim_records, id, record)",
+    ),
+    at(
+        "a job claimed before its time is reclaimed as ready", RECLAIM, "math.max(now + delay, due or 0)", "now + delay"
+    ),
+    at(
+        "a job claimed before its time is given back as ready",
+        EXCHANGE,
+        "    retry.rank, retry.due = nil, math.max(retry.due or 0, due)\n",
+    ),
+    at("a due time shortens the delay of a retry", EXCHANGE, "math.max(retry.due or 0, due)", "due"),
+    at("a stop ends the wait for the due time", "store/lua/stop.lua", "flags - flags % 2 + 1", "1"),
     at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
     at(
@@ -288,10 +305,10 @@ MORE = [
     at(
         "progress ends a stop",
         "store/lua/heartbeat.lua",
-        "string.sub(record, 1, moment and 41 or 33)",
+        "string.sub(record, 1, progress_at - 1)",
         "string.sub(record, 1, 33)",
     ),
-    at("a stop ends progress", "store/lua/stop.lua", " .. progress)", ")"),
+    at("a stop ends progress", "store/lua/stop.lua", " .. rest)", ")"),
     at("a second stop keeps a part of the first", "store/lua/stop.lua", "and 42 or 34", "and 34 or 34"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
     at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),

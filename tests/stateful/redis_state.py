@@ -93,9 +93,10 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
             expected[keys("unique_keys")][job.digest] = job.member
         if job.place is Place.CLAIMED:
             expected[keys("leases")][job.lease] = job.score
-            stop = b"\0" if job.stop_by is None else b"\1" + job.stop_by.to_bytes(8)
-            run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8)
-            expected[keys("claim_records")][raw_id] = run + stop + job.progress
+            flags = bytes(((job.stop_by is not None) + 2 * (job.ahead_us is not None),))
+            run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + flags
+            moments = b"".join(us.to_bytes(8) for us in (job.stop_by, job.ahead_us) if us is not None)
+            expected[keys("claim_records")][raw_id] = run + moments + job.progress
             if job.unconfirmed:
                 expected[keys("unconfirmed")] = {*expected[keys("unconfirmed")], job.lease}
         else:

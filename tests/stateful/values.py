@@ -59,8 +59,8 @@ class ModelJob:
     record: bytes = b""
     #: When it expires (µs), and what the caller gave; None if it never does.
     expires_us: int | None = None
-    #: A person claimed it before it was due.
-    claimed_early: bool = False
+    #: Its due time (µs), if the last claim of it was made before that, by a person.
+    ahead_us: int | None = None
     expiry: Expiry | None = None
     #: Snoozes, and runs that a stop cut short; and when it first met a worker that does not know its task (µs).
     snoozes: int = 0

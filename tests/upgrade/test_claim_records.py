@@ -6,6 +6,7 @@ from pathlib import Path
 
 from django_delayq import get_store
 from django_delayq.job.progress import Progress
+from django_delayq.store.records import ClaimRecord
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
@@ -29,7 +30,10 @@ def test_the_older_reader_reads_the_fixed_part(
 ) -> None:
     fixed = bytes(16) + (123).to_bytes(8) + (456).to_bytes(8)
     progress = Progress(0.5, "half").pack()
-    for record in (fixed + b"\0" + progress, fixed + b"\1" + (789).to_bytes(8) + progress):
+    stop, due = (789).to_bytes(8), (987).to_bytes(8)
+    for rest in (b"\0", b"\1" + stop, b"\2" + due, b"\3" + stop + due):
+        record = fixed + rest + progress
+        assert ClaimRecord.unpack(record) == ClaimRecord(123, 456, 789 if stop in rest else None, progress)
         imported, *read = json.loads(in_older_package(READ_CLAIM, record))
         assert imported.startswith(str(older_package))
         assert read == [123, 456]
@@ -63,6 +67,37 @@ def test_an_older_worker_and_dispatcher_run_a_stopped_job_of_a_lost_worker_as_an
     processes.until_runs(2)
     gate.touch()
     processes.until_gone([job])
+
+
+def test_an_older_dispatcher_takes_back_a_job_that_was_run_before_it_was_due(
+    processes: Processes, older_package: Path, gate: Path
+) -> None:
+    """It makes it ready at once, as it did before: only a newer one knows its due time."""
+    processes.configure(LEASE=1)
+    job = tasks.wait_for.after(days=9).enqueue(str(gate))
+    command = processes.start("delayq_run", job.id, "--yes")
+    processes.until_runs(1)
+    command.kill()
+    older(processes, older_package, "run_dispatcher")
+    processes.until_known(older(processes, older_package, "run_worker"))
+    processes.until_runs(2)
+    gate.touch()
+    processes.until_gone([job])
+
+
+def test_a_newer_dispatcher_lets_it_wait_beside_an_older_worker(
+    processes: Processes, older_package: Path, gate: Path
+) -> None:
+    processes.configure(LEASE=1)
+    job = tasks.wait_for.after(days=9).enqueue(str(gate))
+    due = job.due
+    command = processes.start("delayq_run", job.id, "--yes")
+    processes.until_runs(1)
+    command.kill()
+    processes.dispatcher()
+    processes.until_known(older(processes, older_package, "run_worker"))
+    processes.until_state(job, "scheduled", "ready")
+    assert (job.state, job.due) == ("scheduled", due)
 
 
 def test_a_newer_dispatcher_reclaims_what_an_older_worker_held(

@@ -66,7 +66,7 @@ class Command(OperatingCommand):
         on_exception = _post_mortem if options["pdb"] else lambda _: None
         threads = threading.enumerate()
         with _to_stderr() if options["json"] else nullcontext():
-            ran = run_one(store.shards[shard], raw_id, due_us=row.due_us, on_exception=on_exception)
+            ran = run_one(store.shards[shard], raw_id, on_exception=on_exception)
         if ran is None:
             # Somebody was faster.
             _check(store.lookup(shard).find(raw_id, with_lease=True))

@@ -46,11 +46,18 @@ local function crash_suspected(record)
 end
 
 -- A claim record is the token (16 bytes), when the job was claimed (µs), its rank, and a byte: 1 if somebody asked the
--- job to stop. Then follow when its code must have ended (µs), if so, and its progress, which no script reads.
--- Returns that moment; nothing if the job may run on, or another token holds it.
-local function stop_by(record, token)
-  if not record or #record < 41 or string.byte(record, 33) ~= 1 or string.sub(record, 1, 16) ~= token then return end
-  return (struct.unpack('>I8', record, 34))
+-- job to stop, plus 2 if it was claimed before it was due. Then follow when its code must have ended (µs) if it was
+-- asked, its due time (µs) if that was ahead, and its progress, which no script reads.
+-- Returns when its code must have ended (nil = it may run on), its due time (nil = it was due), and where its progress
+-- begins; nothing if another token holds the job.
+local function read_claim(record, token)
+  if not record or #record < 33 or string.sub(record, 1, 16) ~= token then return end
+  local flags, at, stop_by, due = string.byte(record, 33), 34
+  -- Most jobs: this saves time in each heartbeat.
+  if flags == 0 then return nil, nil, at end
+  if flags % 2 == 1 and #record >= at + 7 then stop_by, at = struct.unpack('>I8', record, at) end
+  if math.floor(flags / 2) % 2 == 1 and #record >= at + 7 then due, at = struct.unpack('>I8', record, at) end
+  return stop_by, due, at
 end
 
 -- The name of a queue, encoded: the end of each of its keys. `queues` and `next_due` hold names in this form.

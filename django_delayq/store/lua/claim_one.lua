@@ -1,5 +1,6 @@
 -- Claim_one: one waiting job is claimed under a new token, whenever it is due, also of a paused queue. The claim is
---   unconfirmed until its first heartbeat. Not safe to repeat.
+--   unconfirmed until its first heartbeat. Its record keeps a due time that is still ahead: a job that comes back waits
+--   for it. Not safe to repeat.
 -- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, queues, next_due, workers, worker_names,
 --   unconfirmed; scheduled, ready and recovered are those of the queue that the caller read in the job's body.
 -- ARGV: now, worker (8 bytes), exchange number, member, lease (µs), head start (ms), worker's name.
@@ -15,14 +16,15 @@ check_zsets(leases, queues, next_due, workers); check_hashes(claim_records, work
 redis.call('SREM', unconfirmed, '')
 local place, score = waiting_place(member, scheduled, ready, recovered)
 if not place then return {why_not_waiting(id)} end
--- A job that is not due yet is claimed as if it were due now.
-local rank = place == scheduled and rank_of(member, math.min(tonumber(score), now), head_start) or tonumber(score)
+local due = place == scheduled and tonumber(score)
+local rank, is_ahead = due and rank_of(member, due, head_start) or tonumber(score), due and due > now
 redis.call('ZREM', place, member)
 if place == scheduled then index_due(scheduled) end
 redis.call('ZADD', queues, 'XX', now, queue_of(ready))
 redis.call('ZADD', leases, now + lease_us, member .. token)
 redis.call('SADD', unconfirmed, member .. token)
-redis.call('HSET', claim_records, id, token .. struct.pack('>I8I8B', now, rank, 0))
+local record = token .. struct.pack('>I8I8B', now, rank, is_ahead and 2 or 0)
+redis.call('HSET', claim_records, id, record .. (is_ahead and struct.pack('>I8', due) or ''))
 redis.call('ZADD', workers, now, worker)
 redis.call('HSET', worker_names, worker, worker_name)
 return {'CLAIMED', now, rank, redis.call('HGET', jobs, id), redis.call('HGET', attempts, id)}

@@ -24,13 +24,11 @@ if #held > 0 then
   for i, score in ipairs(redis.call('ZMSCORE', leases, unpack(held))) do
     local lease, record = held[i], records[i]
     if score then
-      local token = string.sub(lease, 15)
-      local moment = stop_by(record, token)
+      local stop_by, _, progress_at = read_claim(record, string.sub(lease, 15))
       ends[#ends + 1], ends[#ends + 2] = now + lease_us, lease
-      if moment then reply[#reply + 1], reply[#reply + 2] = lease, moment - now end
+      if stop_by then reply[#reply + 1], reply[#reply + 2] = lease, stop_by - now end
       -- What is stored before the progress; a record of another token, or a damaged one, gets none.
-      alive[lease] = record and #record >= 33 and string.sub(record, 1, 16) == token
-        and string.sub(record, 1, moment and 41 or 33)
+      alive[lease] = progress_at and string.sub(record, 1, progress_at - 1)
     else
       lost = lost .. lease
     end

@@ -5,7 +5,8 @@
 --   stopped job that keeps its result, then scheduled, ready, notify and recovered of each queue of the batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
 --   marked as spared applies to an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its
---   old rank); of a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1, for how long (ms).
+--   old rank, or scheduled for its due time if that is still ahead); of a job that was asked to stop: lease, JSON of the
+--   result to keep ('' = none), -1, for how long (ms).
 -- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, asked to stop since it was judged, or
 --   reclaimed by another dispatcher.
 -- Cost: O(log n) a job.
@@ -36,7 +37,8 @@ for at = 4, #ARGV, 4 do
   local lease, record, queue, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local member, lease_end = string.sub(lease, 1, 14), redis.call('ZSCORE', leases, lease)
   local claim = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) or ''
-  local stops = stop_by(claim, string.sub(lease, 15)) ~= nil
+  local stop_by, due = read_claim(claim, string.sub(lease, 15))
+  local stops = stop_by ~= nil
   -- If its worker confirmed the claim, or somebody asked it to stop, after it was judged, it must be judged again.
   local is_judged = stops == (queue == -1)
     and (stops or not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1)
@@ -57,8 +59,9 @@ for at = 4, #ARGV, 4 do
       put_dead_letter(now, member, record)
     else
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
-      if delay > 0 then
-        put_scheduled(KEYS[base + 1], {math.min(now + delay, LATEST), member})
+      due = math.max(now + delay, due or 0)
+      if due > now then
+        put_scheduled(KEYS[base + 1], {math.min(due, LATEST), member})
       else
         put_ready(now, KEYS[base + (crash_suspected(record) and 4 or 2)], KEYS[base + 3], {rank, member})
       end

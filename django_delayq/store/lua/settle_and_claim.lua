@@ -9,7 +9,8 @@
 --   blocking (it was sent behind a blocking pop, so its claims are unconfirmed), leases to acknowledge (30 bytes each,
 --   joined), number of dead letters, of retries, of kept results; then dead letters: lease, attempts record; retries:
 --   lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay applies); kept results: lease,
---   JSON, for how long (ms); releases: lease, queue number, rank.
+--   JSON, for how long (ms); releases: lease, queue number, rank. A job that was claimed before it was due, and is
+--   retried or released, waits at least for its time.
 -- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry, release
 --   or dead letter was refused (30 bytes each, joined), µs after which no dispatcher promotes any more (0 = none
 --   does), version of the queues ('' = none), 1 = more jobs can be claimed, 1 = no earlier exchange of this worker is
@@ -130,9 +131,13 @@ for i, lease in ipairs((next(dead) or next(retries)) and alive or {}) do
 end
 for number = #again, 1, -1 do
   local lease = alive[again[number]]
-  if stop_by(redis.call('HGET', claim_records, string.sub(lease, 1, 12)), string.sub(lease, 15)) then
+  local stop_by, due = read_claim(redis.call('HGET', claim_records, string.sub(lease, 1, 12)), string.sub(lease, 15))
+  if stop_by then
     stopped = stopped .. lease
     table.remove(alive, again[number])
+  elseif due and due > now and retries[lease] then
+    local retry = retries[lease]
+    retry.rank, retry.due = nil, math.max(retry.due or 0, due)
   end
 end
 

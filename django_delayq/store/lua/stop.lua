@@ -7,11 +7,13 @@
 local now, id, token, grace = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local record = redis.call('HGET', claim_records, id)
-if not record or #record < 33 or string.sub(record, 1, 16) ~= token then return 0 end
-local progress = string.sub(record, stop_by(record, token) and 42 or 34)
+local stop_by, _, progress_at = read_claim(record, token)
+if not progress_at then return 0 end
+local flags, rest = string.byte(record, 33), string.sub(record, stop_by and 42 or 34)
 -- Freeing first (see the prelude).
 redis.call('HDEL', claim_records, '')
-redis.call('HSET', claim_records, id, string.sub(record, 1, 32) .. '\1' .. struct.pack('>I8', now + grace) .. progress)
+local stopping = struct.pack('>BI8', flags - flags % 2 + 1, now + grace)
+redis.call('HSET', claim_records, id, string.sub(record, 1, 32) .. stopping .. rest)
 push_notification(worker_notify)
 -- A worker that has died, or is of a release before this script, never reads it. A lost one costs a third of a lease.
 expire(worker_notify, 60000)

@@ -285,6 +285,29 @@ class Scenarios(Rules):
             self.check()
         self.enqueue([request])
 
+    @rule(
+        request=requests,
+        ahead_us=st.sampled_from([3 * SECOND, 5 * MINUTE_US]),
+        confirmed=st.integers(0, 4),
+        stopped=st.sampled_from([0, 0, 1, 4]),
+        ended=st.lists(st.sampled_from(ENDINGS), min_size=1, max_size=3),
+    )
+    def jobs_are_run_before_their_time(
+        self, request: Request, ahead_us: int, confirmed: int, stopped: int, ended: list[OutcomeKind]
+    ) -> None:
+        """However they come back, also from a process that died, they wait for their time again."""
+        worker = self.fresh_worker()
+        for raw_id in self.enqueue([replace(request, when=("delay", ahead_us), key=None)] * 4):
+            worker.claim_one(raw_id)
+        self.check()
+        for claim in worker.held[:stopped]:
+            self.change("stop", claim.raw_id, grace_us=10 * SECOND)
+        worker.heartbeat(worker.held[:confirmed], progress=0.5)
+        self.check()
+        worker.exchange(0, endings=ended)
+        self.check()
+        self.expire_leases()
+
     def claimed(self, worker: DrivenWorker) -> bool:
         """Let a worker hold a claim that it knows of."""
         self.enqueue([Request(), Request(key="k")])

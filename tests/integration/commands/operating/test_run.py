@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_delayq import RetryPolicy, current_job, delayed_task, get_job, get_store, queue
+from django_delayq import RetryLater, RetryPolicy, Snooze, current_job, delayed_task, get_job, get_store, queue
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.management.operating import JOB_FAILED, NOT_CONFIRMED, NOT_FOUND, RUNS_ELSEWHERE
 from django_delayq.metrics import ALL_JOBS
@@ -145,9 +146,41 @@ def test_a_run_that_a_person_ends_counts_no_attempt(error: type[BaseException], 
     assert handle.refresh().state == state
     assert handle.due is not None
     assert due is not None
-    assert abs(handle.due - due) < timedelta(seconds=1)
+    # The due time of a ready job is exact to the millisecond.
+    assert abs(handle.due - due) < timedelta(milliseconds=1)
+    assert (handle.due == due) or not delay
     row = get_store().lookup(0).find(handle._raw_id)
     assert row.attempts.ended == 0
+
+
+@pytest.mark.parametrize("ending", [ValueError("as asked"), RetryLater(delay=60), Snooze(minutes=1)], ids=repr)
+def test_a_run_before_its_time_is_repeated_at_its_time(ending: Exception) -> None:
+    def ends() -> None:
+        raise ending
+
+    body.append(ends)
+    handle = runs.after(3_600).enqueue()
+    due = handle.due
+    run(handle.id, "--yes")
+    assert handle.refresh().state == "scheduled"
+    assert handle.due == due
+    row = get_store().lookup(0).find(handle._raw_id)
+    assert row.attempts.ended == (not isinstance(ending, Snooze))
+
+
+def test_a_command_that_is_killed_leaves_its_job_to_its_time(processes: Processes, gate: Path) -> None:
+    processes.configure(LEASE=1)
+    processes.dispatcher()
+    processes.worker()
+    handle = tasks.wait_for.after(days=9).enqueue(str(gate))
+    due = handle.due
+    command = processes.start("delayq_run", handle.id, "--yes")
+    processes.until_runs(1)
+    command.kill()
+    processes.until_state(handle, "ready", "scheduled")
+    assert (handle.state, handle.due) == ("scheduled", due)
+    assert get_store().lookup(0).find(handle._raw_id).attempts.ended == 1
+    assert len(processes.runs()) == 1
 
 
 def test_a_job_that_is_asked_to_stop_sees_it() -> None:
