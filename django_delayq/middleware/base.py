@@ -11,7 +11,7 @@ _METHODS = ("enqueue", "aenqueue", "run", "arun")
 class Middleware:
     """A base class: override `around_enqueue()`, `around_run()` or both, as context managers.
 
-    Both are called in plain code and in event loops, so they must not block and ask no database.
+    Both are called in plain code and in event loops, so they must not block, nor query a database.
     """
 
     def __init__(self, next: Link) -> None:

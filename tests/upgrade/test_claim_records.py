@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from django_delayq import get_store
+from django_delayq import JobHandle, get_store
 from django_delayq.job.progress import Progress
 from django_delayq.store.records import ClaimRecord
 from tests.sample_app import tasks
@@ -53,6 +53,15 @@ def test_an_older_worker_ends_a_job_that_was_asked_to_stop(
     assert worker.end() == 0
 
 
+def older_processes_run_again(job: JobHandle, processes: Processes, older_package: Path, gate: Path) -> None:
+    """Start a dispatcher and a worker of the older release; they run a job that waits for the gate once more."""
+    older(processes, older_package, "run_dispatcher")
+    processes.until_known(older(processes, older_package, "run_worker"))
+    processes.until_runs(2)
+    gate.touch()
+    processes.until_gone([job])
+
+
 def test_an_older_worker_and_dispatcher_run_a_stopped_job_of_a_lost_worker_as_any_other(
     processes: Processes, older_package: Path, gate: Path
 ) -> None:
@@ -62,11 +71,7 @@ def test_an_older_worker_and_dispatcher_run_a_stopped_job_of_a_lost_worker_as_an
     processes.until_runs(1)
     lost.kill()
     assert job.stop(grace=0)
-    older(processes, older_package, "run_dispatcher")
-    processes.until_known(older(processes, older_package, "run_worker"))
-    processes.until_runs(2)
-    gate.touch()
-    processes.until_gone([job])
+    older_processes_run_again(job, processes, older_package, gate)
 
 
 def test_an_older_dispatcher_takes_back_a_job_that_was_run_before_it_was_due(
@@ -78,11 +83,7 @@ def test_an_older_dispatcher_takes_back_a_job_that_was_run_before_it_was_due(
     command = processes.start("delayq_run", job.id, "--yes")
     processes.until_runs(1)
     command.kill()
-    older(processes, older_package, "run_dispatcher")
-    processes.until_known(older(processes, older_package, "run_worker"))
-    processes.until_runs(2)
-    gate.touch()
-    processes.until_gone([job])
+    older_processes_run_again(job, processes, older_package, gate)
 
 
 def test_a_newer_dispatcher_lets_it_wait_beside_an_older_worker(

@@ -1,9 +1,7 @@
 """The commands on jobs and queues: what they find, change, print and refuse."""
 
-import json
 from argparse import ArgumentTypeError
 from datetime import timedelta
-from io import StringIO
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from django_delayq import RetryPolicy, delayed_task, get_job, jobs, queue
 from django_delayq.control.jobs import Jobs
 from django_delayq.management.operating import NOT_CONFIRMED, NOT_FOUND, span, time_or_span
 from django_delayq.testing import DelayQ
+from tests.integration.commands.operating.printed import read, run
 from tests.sample_app import tasks
 
 
@@ -20,18 +19,6 @@ from tests.sample_app import tasks
 def refuse(secret: str) -> None:
     """Fail for good."""
     raise ValueError("as asked")
-
-
-def run(*command: str) -> str:
-    """Run a command and return what it prints."""
-    out = StringIO()
-    call_command(*command, stdout=out, stderr=StringIO())
-    return out.getvalue()
-
-
-def read(*command: str) -> Any:
-    """Run a command with --json and return its object."""
-    return json.loads(run(*command, "--json"))
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
 """What the commands show of waiting jobs: expiry, what they wait for, runs that were no attempts, context and key."""
 
-import json
 import re
 from datetime import datetime, timedelta
-from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
 from django_delayq import JobHandle, delayed_task, get_store, queue
 from django_delayq.display.arguments import DOTS
@@ -17,6 +14,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.claims import Claims
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.testing import DelayQ
+from tests.integration.commands.operating.printed import read, run
 from tests.sample_app import tasks
 from tests.shard_apis import uncounted
 
@@ -38,18 +36,6 @@ class Notes:
 @delayed_task(sensitive=("card",), name="operating.charge", key=lambda card: f"card:{card}")
 def charge(card: str) -> None:
     """Charge a card."""
-
-
-def run(*command: str) -> str:
-    """Run a command and return what it prints."""
-    out = StringIO()
-    call_command(*command, stdout=out, stderr=StringIO())
-    return out.getvalue()
-
-
-def read(*command: str) -> Any:
-    """Run a command with --json and return its object."""
-    return json.loads(run(*command, "--json"))
 
 
 def put_back(handle: JobHandle, change: Any) -> None:
