@@ -1,9 +1,10 @@
 -- Cancel: waiting jobs are removed with all their records, so they never start. Safe to repeat with the same token.
--- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due; then scheduled, ready and
---   recovered of each queue that the caller read in the jobs' bodies, then results of each job that keeps its result.
--- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is refused
---   from now on; then per job (1 to 250): number of its queue, member (or the bare id of a job without a body), number of
---   its results key (0 = none), JSON of the result to keep, for how long (ms).
+-- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due; then scheduled, ready
+--   and recovered of each queue that the caller read in the jobs' bodies, then results of each job that keeps its
+--   result.
+-- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is
+--   refused from now on; then per job (1 to 250): number of its queue, member (or the bare id of a job without a body),
+--   number of its results key (0 = none), JSON of the result to keep, for how long (ms).
 -- Returns: per job CANCELLED (also if this token cancelled it before), LATE (it is running), GONE (no such job waits),
 --   ELSEWHERE (it waits in another queue: read its body again).
 -- Cost: O(log n) a job.

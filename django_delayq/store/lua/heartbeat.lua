@@ -1,10 +1,10 @@
--- Heartbeat: every lease that a worker still holds gets a later end, the queues of its jobs stay listed, and the progress
---   of its jobs is stored. The worker learns which jobs it must stop.
+-- Heartbeat: every lease that a worker still holds gets a later end, the queues of its jobs stay listed, and the
+--   progress of its jobs is stored. The worker learns which jobs it must stop.
 -- KEYS: leases, workers, queues, unconfirmed, claim_records, quiet_workers.
--- ARGV: now, worker (8 bytes), lease (µs), the leases (30 bytes each, joined, ≤ 500), number of queues, then the names of
---   the queues of their jobs, encoded, then per progress: one of these leases, JSON.
--- Returns: the leases that the worker lost (30 bytes each, joined), 1 = the worker should take no more jobs, then per job
---   to stop: its lease, µs until its code must have ended (≤ 0: at once).
+-- ARGV: now, worker (8 bytes), lease (µs), the leases (30 bytes each, joined, ≤ 500), number of queues, then the names
+--   of the queues of their jobs, encoded, then per progress: one of these leases, JSON.
+-- Returns: the leases that the worker lost (30 bytes each, joined), 1 = the worker should take no more jobs, then per
+--   job to stop: its lease, µs until its code must have ended (≤ 0: at once).
 -- Cost: O(k log n).
 local now, worker, lease_us, joined, names = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 

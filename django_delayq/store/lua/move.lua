@@ -1,7 +1,7 @@
 -- Move: waiting jobs change their queue and keep their due time or rank.
 -- KEYS: to_scheduled, to_ready, to_recovered, to_notify, claim_records, jobs, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher; then scheduled, ready and recovered of each queue that the caller read in the jobs'
---   bodies. The keys named to_… are those of the new queue.
+--   next_promotion, notify_dispatcher; then scheduled, ready and recovered of each queue that the caller read in the
+--   jobs' bodies. The keys named to_… are those of the new queue.
 -- ARGV: now; then per job (1 to 250): number of its queue, member, the body that the caller read, the body to write.
 -- Returns: per job MOVED; LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in another queue, or its
 --   body changed: read its body again).

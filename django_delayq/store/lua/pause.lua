@@ -1,5 +1,5 @@
--- Pause: no worker claims jobs of this queue from now on; running ones continue. Jobs still become ready. A pause with an
---   end is ended by promote.
+-- Pause: no worker claims jobs of this queue from now on; running ones continue. Jobs still become ready. A pause with
+--   an end is ended by promote.
 -- KEYS: workers, paused, pause_ends, ready, next_promotion, notify_dispatcher; ready is that of the queue.
 -- ARGV: now, who pauses it, when the pause ends (µs since the epoch, '' = when it is resumed).
 -- Returns: 1 = paused, or its pause has another end now; 0 = it was paused so already. The earlier name stays.

@@ -1,8 +1,8 @@
--- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; pauses end at their time; old
---   dead letters, silent processes and unused queues are removed; returns when the next promotion is due.
+-- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; pauses end at their time;
+--   old dead letters, silent processes and unused queues are removed; returns when the next promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
---   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends; then
---   scheduled, ready, notify and recovered of each queue that the last promotion returned.
+--   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends;
+--   then scheduled, ready, notify and recovered of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).

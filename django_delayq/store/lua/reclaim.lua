@@ -5,8 +5,8 @@
 --   stopped job that keeps its result, then scheduled, ready, notify and recovered of each queue of the batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
 --   marked as spared applies to an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its
---   old rank, or scheduled for its due time if that is still ahead); of a job that was asked to stop: lease, JSON of the
---   result to keep ('' = none), -1, for how long (ms).
+--   old rank, or scheduled for its due time if that is still ahead); of a job that was asked to stop: lease, JSON of
+--   the result to keep ('' = none), -1, for how long (ms).
 -- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, asked to stop since it was judged, or
 --   reclaimed by another dispatcher.
 -- Cost: O(log n) a job.

@@ -25,7 +25,7 @@ local function added(series, row)
 end
 
 -- Read before the first write: a key of another type (edited manually) must fail the script before it changed anything.
-redis.call('HLEN', process_reports); redis.call('HLEN', quiet_workers); redis.call('HLEN', worker_names); redis.call('HLEN', exchanges)
+check_hashes(process_reports, quiet_workers, worker_names, exchanges)
 redis.call('ZCARD', dispatchers)
 local known = redis.call('HLEN', metrics)
 -- The first write must free memory: when the memory is full, Redis refuses a script whose first write allocates.

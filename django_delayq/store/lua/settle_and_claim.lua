@@ -11,11 +11,11 @@
 --   lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay applies); kept results: lease,
 --   JSON, for how long (ms); releases: lease, queue number, rank. A job that was claimed before it was due, and is
 --   retried or released, waits at least for its time.
--- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry, release
---   or dead letter was refused (30 bytes each, joined), µs after which no dispatcher promotes any more (0 = none
---   does), version of the queues ('' = none), 1 = more jobs can be claimed, 1 = no earlier exchange of this worker is
---   known, 1 = recovered jobs remain that this worker does not run, then per claim: member, number of its served queue,
---   rank, body, attempts record (false = none).
+-- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry,
+--   release or dead letter was refused (30 bytes each, joined), µs after which no dispatcher promotes any more (0 =
+--   none does), version of the queues ('' = none), 1 = more jobs can be claimed, 1 = no earlier exchange of this worker
+--   is known, 1 = recovered jobs remain that this worker does not run, then per claim: member, number of its served
+--   queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
 -- Cost: O(k log n), and O(1) a served queue.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

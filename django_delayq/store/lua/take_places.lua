@@ -1,21 +1,22 @@
--- Take_places: dead letters that will be requeued get the next places of an even spread: each the middle of one of as many
---   even parts of its length.
+-- Take_places: dead letters that will be requeued get the next places of an even spread: each the middle of one of as
+--   many even parts of its length.
 -- KEYS: spreads.
--- ARGV: now, name, length (µs), how many jobs the caller has left, how many places it takes now (0 = it ends), 1 = these are
---   its first.
+-- ARGV: now, name, length (µs), how many jobs the caller has left, how many places it takes now (0 = it ends), 1 =
+--   these are its first.
 -- Returns: the due time of each place (µs).
 -- Cost: O(1) a place; O(n) for n unfinished spreads, at most 100.
-local now, name, length, left, wanted, first = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+local now, name, length, left = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local wanted, first = tonumber(ARGV[5]), ARGV[6] == '1'
 
 -- Most spreads that are remembered: the one that ends first is forgotten.
 local SPREADS, RECORD = 100, '>I8I8I8I8I8'
 
 local start, count, placed, callers = now, math.max(left, wanted), 0, 1
 
--- The record is start, length, count, the places taken so far, and the number of callers that have begun and not ended. A
--- call that continues a spread, also of another process and beside others, never exceeds its rate. Places that passed
--- meanwhile are not made up for: the next one is now. A caller that has more jobs left than the spread has places needs a
--- faster one, which begins after the last place that is taken.
+-- The record is start, length, count, the places taken so far, and the number of callers that have begun and not ended.
+-- A call that continues a spread, also of another process and beside others, never exceeds its rate. Places that passed
+-- meanwhile are not made up for: the next one is now. A caller that has more jobs left than the spread has places needs
+-- a faster one, which begins after the last place that is taken.
 local function read_spread(stored)
   local began, stored_length, stored_count, stored_placed, stored_callers = struct.unpack(RECORD, stored)
   if stored_length ~= length or stored_count == 0 then return end
