@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time_ns
 
 from django_delayq.clock import estimated_us
-from django_delayq.exceptions import BadSignature, UnknownEncryptionKey
+from django_delayq.exceptions import BadSignature
 from django_delayq.job.codec import Head, try_decode, try_decode_head, with_flags, with_queue
 from django_delayq.job.job import Flag, State
 from django_delayq.job.result import Result
@@ -72,7 +72,8 @@ class WaitingJobs:
         """Give each job another due time, its own. The effect has it (µs).
 
         A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued. An
-        expiry that is a span moves along. `BadBody` is the error of a job whose expiry cannot be read.
+        expiry that is a span moves along. `BadBody` is the error of a job whose expiry cannot be read, so that no job
+        is moved behind its expiry by mistake.
         """
 
         def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
@@ -151,8 +152,8 @@ class WaitingJobs:
 
         try:
             later, ready = rewritten(flags), rewritten(head.flags) if head.expires else b""
-        except (BadSignature, UnknownEncryptionKey):
-            # No worker will run it at any time, or this process cannot read its expiry.
+        except BadSignature:
+            # No worker will run it at any time.
             return _STAYS
         return [body, head.member(job.raw_id)[:-1] + bytes((flags,)), later, ready]
 

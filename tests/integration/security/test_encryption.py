@@ -253,7 +253,9 @@ def test_an_expiry_moves_inside_the_encrypted_body(
     raw_id = send(apis, replace(draft.job, expiry=expiry), delay=HOUR)
     settings.SECRET_KEY = "second"
     without = make()
-    assert without.operations.reschedule(raw_id, delay_us=5 * HOUR)
+    # Without the key the expiry would stay, and the job could only expire.
+    with pytest.raises(UnknownEncryptionKey):
+        without.operations.reschedule(raw_id, delay_us=5 * HOUR)
     settings.SECRET_KEY = "first"
 
     def moment() -> int:
@@ -261,7 +263,6 @@ def test_an_expiry_moves_inside_the_encrypted_body(
         assert job is not None and job.args == [ARGUMENT] and job.expiry is not None
         return (job.expiry.moment_us - apis.clock.now_us) // HOUR
 
-    # Without the key it stays.
     assert moment() == 2
     assert apis.operations.reschedule(raw_id, delay_us=4 * HOUR)
     assert moment() == 5
