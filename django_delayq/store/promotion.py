@@ -207,7 +207,7 @@ class Promotion:
         head = try_decode_head(body)
         raw_id, cipher = lease[:12], self._shard.cipher
         job, fault = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=cipher)
-        claim = ClaimRecord.unpack(claim_record)
+        claim = ClaimRecord.of(lease, claim_record)
         return ExpiredLease(
             lease=lease,
             shard=self._shard.index,

@@ -18,6 +18,11 @@ class ClaimRecord(NamedTuple):
     progress: bytes = b""
 
     @classmethod
+    def of(cls, lease: bytes, record: bytes | None) -> Self:
+        """Read the record of a lease. That of another token says nothing about it, as for the scripts."""
+        return cls.unpack(record if record and record[:16] == lease[14:] else None)
+
+    @classmethod
     def unpack(cls, record: bytes | None) -> Self:
         """Read a field of `claim_records`."""
         record = record or b""

@@ -216,6 +216,17 @@ def test_a_lost_claim_record_does_not_stop_reclaim(apis: ShardApis) -> None:
     assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
 
+@pytest.mark.parametrize("flags", range(4))
+def test_a_claim_record_of_another_token_does_not_stop_reclaim(apis: ShardApis, flags: int) -> None:
+    """Scripts ignore what it says. If the caller took it for a stop, no decision would ever apply."""
+    _, claim = claimed(apis)
+    record = b"another token..." + bytes(16) + bytes((flags,)) + bytes(16)
+    apis.client.hset(apis.keys("claim_records"), claim.raw_id, record)
+    apis.clock.advance(LEASE)
+    Dispatcher(apis.shard, apis.promotion).promote()
+    assert apis.where(claim.raw_id) == ["recovered:default"]
+
+
 def test_full_memory_does_not_stop_reclaim(own_apis: ShardApis) -> None:
     own_apis.enqueue(*[own_apis.draft(number) for number in range(2)])
     claims = own_apis.worker().take(2).claims
