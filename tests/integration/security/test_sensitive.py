@@ -73,6 +73,8 @@ def test_sensitive_arguments_are_in_the_body_and_nowhere_else(
 ) -> None:
     mails = tmp_path / "mails"
     mails.mkdir()
+    # Arguments that do not fit end the job at once.
+    processes.configure(UNKNOWN_TASK_TTL=0)
     with open(processes.folder / "process_settings.py", "a") as project:
         project.write(MAIL.format(folder=str(mails)))
     jobs = [
