@@ -25,8 +25,8 @@ from django_delayq.job.value import fast_dataclass
 SHORTEST_WAIT_US, LONGEST_WAIT_US = SECOND_US, 30 * SECOND_US
 #: Shortest delay of a snooze: a task that snoozes for 0 s would run in a loop.
 SHORTEST_SNOOZE_US = SECOND_US // 10
-#: Most interruptions of a job that do not count as attempts. Later ones count: a job that never ends within GRACE must
-#: not run for ever.
+#: Most interruptions of a job that do not count as attempts. Further ones count, so that a job that never ends within
+#: GRACE becomes a dead letter.
 FREE_INTERRUPTIONS = 20
 
 
@@ -108,7 +108,7 @@ WORKER_STOPPED = "The worker was stopped before the task ended."
 
 
 def stopped(outcome: Outcome) -> Outcome:
-    """Return the outcome of a job that was asked to stop: SUCCEEDED if its task returned, otherwise STOPPED."""
+    """Return the outcome after `stop()`: SUCCEEDED if the task returned, otherwise STOPPED."""
     # A result that cannot be stored is STOPPED, too: the script refuses a dead letter of such a job.
     return outcome if outcome.kind is OutcomeKind.SUCCEEDED else replace(outcome, kind=OutcomeKind.STOPPED)
 
@@ -120,7 +120,7 @@ class Action(StrEnum):
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
     RELEASE = "release"
-    #: The job was asked to stop while it ran. It ends as cancelled.
+    #: The job ends as cancelled, because somebody stopped it while it ran.
     CANCEL = "cancel"
 
 

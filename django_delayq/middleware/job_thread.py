@@ -13,7 +13,7 @@ def in_job_thread(func: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         try:
             return func(*args)
         except StopIteration as error:
-            # No future takes it: who awaits the call would wait for ever.
+            # asyncio refuses a StopIteration as the result of a future, so the caller would never get an answer.
             raise RuntimeError("plain code that was called from an event loop raised StopIteration") from error
 
     return sync_to_async(call, thread_sensitive=True)

@@ -82,7 +82,7 @@ class ExchangeReply:
     now_us: int
     #: Leases that the worker had lost before: their outcomes changed nothing.
     lost: frozenset[bytes]
-    #: Leases of jobs that were asked to stop: a retry, release or dead letter of them changed nothing.
+    #: Leases of jobs that somebody stopped. Their retry, release or dead letter was refused.
     stopped: frozenset[bytes] = frozenset()
     #: µs after which a promotion will be overdue; 0: it is, and the worker must promote.
     overdue_in_us: int
@@ -110,7 +110,7 @@ class HeartbeatReply:
     lost: frozenset[bytes] = frozenset()
     #: The worker should take no more jobs.
     quiet: bool = False
-    #: Lease of each job that was asked to stop -> µs until its code must end, 0 at once.
+    #: Lease of each job to stop -> µs until its code must end; 0 means at once.
     stops: Mapping[bytes, int] = field(default_factory=dict)
 
 

@@ -47,7 +47,7 @@ end
 
 -- A claim record is the token (16 bytes), when the job was claimed (µs), its rank, and a byte: 1 if somebody asked the
 -- job to stop, plus 2 if it was claimed before it was due. Then follow when its code must have ended (µs) if it was
--- asked, its due time (µs) if that was ahead, and its progress, which no script reads.
+-- asked, its due time (µs) if it was claimed before that, and its progress, which no script reads.
 -- Returns when its code must have ended (nil = it may run on), its due time (nil = it was due), and where its progress
 -- begins; nothing if another token holds the job.
 local function read_claim(record, token)
