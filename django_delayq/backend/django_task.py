@@ -27,6 +27,7 @@ from django_delayq.backend.compat import (
 from django_delayq.backend.task_options import NO_OPTIONS, TaskOptions
 from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.clock import LATEST_US, duration_us, moment_us
+from django_delayq.conf.config import Config
 from django_delayq.conf.settings import MAX_PAYLOAD, get_config, sharing_alias
 from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
@@ -38,7 +39,7 @@ from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.options import check_key_function, expiry_times
-from django_delayq.task.task import Make, Task
+from django_delayq.task.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -62,6 +63,7 @@ class DjangoTask(Task[P, R]):
         Raises TypeError and ValueError for a key function that does not fit the task.
         """
         timeout, hard_timeout = options.timeout, options.hard_timeout
+        run_after_us = _moment_us(source.run_after)
         task = cls(
             source=source,
             func=source.func,
@@ -69,7 +71,8 @@ class DjangoTask(Task[P, R]):
             queue=source.queue_name,
             # Django accepts 3.0, True and Decimal(3) as whole numbers.
             priority=int(source.priority),
-            run_after_us=_moment_us(source.run_after),
+            run_after_us=run_after_us,
+            due_us=None if run_after_us is None else min(run_after_us, LATEST_US),
             alias=None if source.backend == sharing_alias() else source.backend,
             retry=options.retry,
             key=None if callable(options.key) else options.key,
@@ -156,16 +159,11 @@ class DjangoTask(Task[P, R]):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)
 
-    def _draft(self, args: Any, kwargs: Any) -> tuple[Job, Make]:
+    def _draft(self, args: Any, kwargs: Any) -> tuple[Config, Job, float]:
         args, kwargs = normalize_json(args), normalize_json(kwargs or {})
         check_depth([args, kwargs], left=MAX_DEPTH + 2)
-        config = get_config(self.alias or sharing_alias())
-        key = self._key(args, kwargs)
-        due_us = self.due_us if self.run_after_us is None else self.run_after_us
         return self._new(
-            config,
-            key=key,
-            due_us=None if due_us is None else min(due_us, LATEST_US),
+            get_config(self.alias or sharing_alias()),
             queue=self.queue,
             args=args,
             kwargs=kwargs,
@@ -180,7 +178,7 @@ def register_django_task(source: Any) -> None:
     known = registry.registered(source.module_path)
     if known is None or known.func is not source.func:
         # `run_after` belongs to one enqueue, not to the registered function.
-        registry.register(replace(DjangoTask.of(source), run_after_us=None))
+        registry.register(replace(DjangoTask.of(source), run_after_us=None, due_us=None))
 
 
 def _find_loaded(name: str) -> Any | None:

@@ -57,12 +57,13 @@ class Enqueue:
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in keys.of_queue(queue)]
         args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
-        now, now_us = self._shard.clock.steady(), estimated_us(self._shard.clock)
+        now = self._shard.clock.steady()
         cipher, signer = self._shard.cipher, self._shard.signer
         remaining = [_remaining_us(item, now) for item in unsent]
         for item, left in zip(unsent, remaining, strict=True):
             job, body = item.job, item.body
             if job.expiry is not None:
+                now_us = estimated_us(self._shard.clock)
                 due_us = now_us + (left or 0) if item.due_us is None else item.due_us
                 body = with_due(body, max(now_us, due_us))
             due: int | str = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"

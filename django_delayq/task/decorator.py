@@ -57,7 +57,7 @@ class SensitiveTask(Task[P, R]):
     _amake = sensitive_variables()(Task._amake)
     _draft = sensitive_variables()(Task._draft)
     _new = sensitive_variables()(Task._new)
-    _key = sensitive_variables()(Task._key)
+    _in_context = sensitive_variables()(Task._in_context)
     _unsent = sensitive_variables()(Task._unsent)
 
 

@@ -39,6 +39,18 @@ class JobHandle:
         handle.cancel()  # True: it will not run
     """
 
+    # The values of most handles are in the class: each in the instance would cost every enqueue 20 ns.
+    #: An enqueue had no reply: Redis may have the job, or may still receive it.
+    maybe_sent = False
+    #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
+    created = True
+    #: Names the `cancel()` of this handle in Redis, so that it can be repeated after a lost reply.
+    _token = b""
+    _due_us: int | None = None
+    _result: Result | None = None
+    _progress: Progress | None = None
+    _history, _attempts = NO_ATTEMPTS, 0
+
     def __init__(
         self, *, raw_id: bytes, shard: int, draft: UnsentJob | None = None, backend: str | None = None
     ) -> None:
@@ -48,20 +60,10 @@ class JobHandle:
         self.backend = None if backend is None or backend == sharing_alias() else backend
         #: The job to send; None once it is sent or cancelled.
         self.draft = draft
-        #: An enqueue had no reply: Redis may have the job, or may still receive it.
-        self.maybe_sent = False
-        #: Names the `cancel()` of this handle in Redis, so that it can be repeated after a lost reply.
-        self._token = b""
         #: None if the job must be looked up.
         self._state: State | None = State.UNSENT if draft else None
-        self._due_us: int | None = None
         self._job: Job | None = draft.job if draft else None
-        self._result: Result | None = None
-        self._progress: Progress | None = None
         self._task = draft.job.task if draft else ""
-        self._history, self._attempts = NO_ATTEMPTS, 0
-        #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
-        self.created = True
 
     @classmethod
     def found(cls, row: JobRow, *, backend: str | None = None) -> "JobHandle":

@@ -32,7 +32,9 @@ def send(handles: Sequence[JobHandle]) -> int:
     accepted before as `accepted`.
     """
     # Each handle once: a sent handle has no draft, so its second place in a batch would have no result.
-    unsent = _once(handle for handle in handles if handle.draft is not None)
+    unsent = [handle for handle in handles if handle.draft is not None]
+    if len(unsent) > 1:
+        unsent = _once(unsent)
     with Sender(partial(_complete, unsent)) as sender:
         sender.send(unsent)
     for observe in runtime.current().on_sent:

@@ -55,8 +55,6 @@ from django_delayq.task.sensitive import Sensitive, redact
 
 P = ParamSpec("P")
 R = TypeVar("R")
-#: Returns the handle of a drafted job, given its context; None if there are no middlewares.
-Make = Callable[[dict[str, Any] | None], JobHandle]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,34 +284,35 @@ class Task(Generic[P, R]):
 
     def _make(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
         """Return the handle of a new job that has passed the middlewares."""
-        job, make = self._draft(args, kwargs)
+        config, job, called_at = self._draft(args, kwargs)
         chain = get_chain(job.backend)
-        return make(None) if chain is None else chain.enqueue(job, make)
+        if chain is None:
+            return self._unsent(config, job, called_at)
+        return chain.enqueue(job, lambda context: self._in_context(config, job, called_at, context))
 
     async def _amake(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
         """Do what `_make()` does, from async code."""
-        job, make = self._draft(args, kwargs)
+        config, job, called_at = self._draft(args, kwargs)
         chain = get_chain(job.backend)
-        return make(None) if chain is None else await chain.aenqueue(job, make)
+        if chain is None:
+            return self._unsent(config, job, called_at)
+        return await chain.aenqueue(job, lambda context: self._in_context(config, job, called_at, context))
 
-    def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Job, Make]:
-        """Return a new job, and the function that makes its handle, given the context that it gets."""
+    def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Config, Job, float]:
+        """Return the settings of the job's store, the job, and the moment that its delay counts from."""
         config = get_config()
         self.check_fit(args, kwargs)
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
-        return self._new(
-            config,
-            key=self._key(args, kwargs) if self.key_of is not None else self.key,
-            due_us=self.due_us,
-            queue=queue,
-            args=args,
-            kwargs=kwargs,
-        )
+        return self._new(config, queue=queue, args=args, kwargs=kwargs)
 
-    def _new(self, config: Config, *, key: str | None, due_us: int | None, **facts: Any) -> tuple[Job, Make]:
+    def _new(
+        self, config: Config, *, args: list[Any], kwargs: dict[str, Any], **facts: Any
+    ) -> tuple[Config, Job, float]:
         """Return what `_draft()` does; `facts` are the fields of `Job` that are not options of the task."""
-        raw_id = next_id()
+        raw_id, key = next_id(), self.key
+        if key is None and self.key_of is not None:
+            key = compute_key(self.key_of, self.signature, args, kwargs, task=self.name)
         shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
         job = Job(
             raw_id=raw_id,
@@ -325,26 +324,19 @@ class Task(Generic[P, R]):
             hard_timeout_us=self.hard_timeout_us,
             key=key,
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
-            expiry=None if self.expires is None else make_expiry(self, self.expires, due_us),
+            expiry=None if self.expires is None else make_expiry(self, self.expires, self.due_us),
+            args=args,
+            kwargs=kwargs,
             **facts,
         )
-        called_at = runtime.current().clock.steady()
+        return config, job, 0.0 if self.delay_us is None else runtime.current().clock.steady()
 
-        def make(context: dict[str, Any] | None) -> JobHandle:
-            if context is None:
-                return self._unsent(config, job, due_us, called_at)
-            check_context(context, of=self.name)
-            return self._unsent(config, replace(job, context=context), due_us, called_at)
+    def _in_context(self, config: Config, job: Job, called_at: float, context: dict[str, Any]) -> JobHandle:
+        check_context(context, of=self.name)
+        return self._unsent(config, replace(job, context=context), called_at)
 
-        return job, make
-
-    def _key(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
-        if self.key is not None or self.key_of is None:
-            return self.key
-        return compute_key(self.key_of, self.signature, args, kwargs, task=self.name)  # type: ignore[no-any-return]
-
-    def _unsent(self, config: Config, job: Job, due_us: int | None, called_at: float) -> JobHandle:
-        delayed = self.delay_us is not None or due_us is not None
+    def _unsent(self, config: Config, job: Job, called_at: float) -> JobHandle:
+        delayed = self.delay_us is not None or self.due_us is not None
         job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed)
         draft = UnsentJob(
             job=job,
@@ -353,7 +345,7 @@ class Task(Generic[P, R]):
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
             delay_us=self.delay_us,
-            due_us=due_us,
+            due_us=self.due_us,
             called_at=called_at,
         )
         return JobHandle(raw_id=job.raw_id, shard=job.shard, draft=draft, backend=job.backend)

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
@@ -24,7 +25,7 @@ from django_delayq.middleware.job_thread import in_job_thread
 from django_delayq.processes import database
 from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.processes.idle_connections import close_while_idle
-from django_delayq.signals import announce, job_started
+from django_delayq.signals import announce, has_listener, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
 from django_delayq.worker.outcomes import expired, failed, outcome_of
@@ -147,7 +148,8 @@ async def _run(task: Any, claim: Claim, link: current.RunLink | None, job: Job, 
     here = os.getpid()
     try:
         try:
-            announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
+            if has_listener(job_started, logging.DEBUG):
+                announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
             value = await caller.run(task, claim, job)
             exit_if_child_of(here)
             outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)

@@ -103,7 +103,7 @@ class _ForegroundLink:
 
     @property
     def should_stop(self) -> bool:
-        return self.held.is_stopping(self.lease)
+        return self.lease in self.held.stopping
 
     def report_progress(self, progress: Progress) -> None:
         self.heartbeats.report_progress(self.lease, progress)
@@ -169,7 +169,7 @@ def _run_one(
         by_person = bool(raised) and isinstance(raised[-1], _ENDED_BY_PERSON)
         if by_person or (termination.ended_code and outcome.kind is not OutcomeKind.SUCCEEDED):
             outcome = replace(outcome, kind=OutcomeKind.INTERRUPTED, error=WORKER_STOPPED)
-        if held.is_stopping(claim.lease):
+        if claim.lease in held.stopping:
             outcome = stopped(outcome)
         # A heartbeat that arrives after the outcome finds no lease, yet none is lost.
         held.settling([claim.lease])

@@ -112,32 +112,34 @@ def emit_all(
 ) -> None:
     """Count settled attempts and emit their signals and log lines. `lost` has the leases that were lost."""
     emissions: list[Emission] = []
+    has_done_listener = has_listener(job_finished, logging.INFO)
     for settlement, outcome in settled:
-        if settlement.claim.lease in lost:
-            emissions.append(partial(_log_lost_lease, settlement.claim, outcome))
-        elif settlement.decision.action is not Action.RELEASE:
-            if _is_expired(settlement.decision, outcome):
-                _count(settlement.claim, outcome, "expired", metrics)
-            elif settlement.decision.counted:
-                _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
-            elif outcome.kind is OutcomeKind.SNOOZED:
-                _count(settlement.claim, outcome, "snoozed", metrics)
-            if outcome.kind is OutcomeKind.EXPIRED or _has_listener(settlement):
+        claim, decision = settlement.claim, settlement.decision
+        if claim.lease in lost:
+            emissions.append(partial(_log_lost_lease, claim, outcome))
+        elif decision.action is not Action.RELEASE:
+            if name := _counter(decision, outcome):
+                _count(claim, outcome, name, metrics)
+            # Most jobs are done: their log line may be off, that of another end is not.
+            is_done = outcome.kind is OutcomeKind.SUCCEEDED and not (claim.job and claim.job.kind.has_hooks)
+            if has_done_listener or not is_done:
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:
         emit(emissions)
 
 
+def _counter(decision: Decision, outcome: Outcome) -> str:
+    """Return the counter of the metrics that an attempt adds to, or ""."""
+    if _is_expired(decision, outcome):
+        return "expired"
+    if decision.counted:
+        return _COUNTED[decision.action]
+    return "snoozed" if outcome.kind is OutcomeKind.SNOOZED else ""
+
+
 def _is_expired(decision: Decision, outcome: Outcome) -> bool:
     """Return whether a job ended as expired, and not as a dead letter."""
     return outcome.kind is OutcomeKind.EXPIRED and decision.action is Action.ACKNOWLEDGE
-
-
-def _has_listener(settlement: Settlement) -> bool:
-    job = settlement.claim.job
-    if settlement.decision.action is not Action.ACKNOWLEDGE or (job is not None and job.kind.has_hooks):
-        return True
-    return has_listener(job_finished, logging.INFO)
 
 
 def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:

@@ -243,7 +243,7 @@ class Worker(Runnable):
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Buffer an outcome; called by threads of the pool."""
         self._recovered.release(claim)
-        if self._held.is_stopping(claim.lease):
+        if claim.lease in self._held.stopping:
             outcome = stopped(outcome)
         refills = self._work_available and self._pool.held <= self._prefetch.refill_at
         if self._outcomes.add(claim, outcome) or refills:

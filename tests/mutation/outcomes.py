@@ -70,8 +70,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a snooze counts as a failed attempt in the charts",
         SETTLEMENT,
-        '_count(settlement.claim, outcome, "snoozed", metrics)',
-        '_count(settlement.claim, outcome, "retried", metrics)',
+        'return "snoozed" if',
+        'return "retried" if',
     ): ("tests/unit/worker/test_settlement.py",),
     at(
         "a base class decides before the class itself",

@@ -174,7 +174,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "code that was asked to stop begins",
         "worker/claiming/leases.py",
-        " or lease in self._stopping:\n                return False",
+        " or lease in self.stopping:\n                return False",
         ":\n                return False",
     ): ("tests/unit/worker/test_held_claims.py",),
     at(

@@ -14,8 +14,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a computed key replaces the key of the call",
         "task/task.py",
-        "if self.key is not None or self.key_of is None:",
-        "if self.key_of is None:",
+        "if key is None and self.key_of is not None:",
+        "if self.key_of is not None:",
     ): (KEYS,),
     at(
         "a key is computed without the defaults of the task",
@@ -71,7 +71,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a context of any size travels",
         "task/task.py",
-        "            check_context(context, of=self.name)\n",
+        "        check_context(context, of=self.name)\n",
         "",
     ): (f"{MIDDLEWARE}/test_enqueue.py",),
     at(

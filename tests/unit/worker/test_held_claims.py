@@ -168,7 +168,7 @@ def test_a_claim_is_stopped_once_unless_its_end_changes(
         redis.reply = HeartbeatReply(stops={ONE.lease: left_us})
         heartbeats.beat()
     assert stops == [(ONE.lease, 10.0), (ONE.lease, 2.0), (ONE.lease, 600.0), (ONE.lease, 0.0)]
-    assert held.is_stopping(ONE.lease) and not held.is_stopping(TWO.lease)
+    assert ONE.lease in held.stopping and TWO.lease not in held.stopping
 
 
 def test_code_that_was_asked_to_stop_does_not_begin(redis: Redis, held: HeldClaims, heartbeats: Heartbeats) -> None:
@@ -177,7 +177,7 @@ def test_code_that_was_asked_to_stop_does_not_begin(redis: Redis, held: HeldClai
     assert not held.begin(ONE.lease)
     assert held.begin(TWO.lease)
     held.settled([ONE.lease])
-    assert not held.is_stopping(ONE.lease)
+    assert ONE.lease not in held.stopping
 
 
 class Notification:
