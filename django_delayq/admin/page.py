@@ -114,12 +114,11 @@ class PageContext:
     @cached_property
     def alive(self) -> list[Process]:
         """The dispatchers and workers that reported recently."""
-        snapshot, lease_us = self.snapshot, self.store.config.worker.lease_us
-        return [each for each in snapshot.processes if not each.is_lost(snapshot.now_us, lease_us=lease_us)]
+        return self.snapshot.alive(lease_us=self.store.config.worker.lease_us)
 
     def workers_of(self, queue: str) -> list[Process]:
-        """Return the live workers that claim jobs from a queue; quiet workers claim none."""
-        return [each for each in self.alive if each.serves(queue) and not each.quiet]
+        """Return the live workers that claim jobs from a queue."""
+        return [each for each in self.alive if each.serves(queue)]
 
     @property
     def now_us(self) -> int:

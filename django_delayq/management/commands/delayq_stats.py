@@ -17,7 +17,7 @@ from django_delayq.control.jobs import jobs
 from django_delayq.management.operating import OperatingCommand, span, to_seconds
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.queries.snapshot import Snapshot, combined
+from django_delayq.store.queries.snapshot import Process, Snapshot, combined
 from django_delayq.store.store import Store
 from django_delayq.templatetags.delayq import duration_text
 
@@ -85,7 +85,7 @@ def _interval(text: str) -> timedelta:
 
 def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
     now = combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
-    hour = now.hour(ALL_JOBS)
+    hour, alive = now.hour(ALL_JOBS), now.alive(lease_us=store.config.worker.lease_us)
     rows = list(islice(jobs(state="running", backend=backend).rows(), _READ))
     longest = sorted(rows, key=lambda row: row.claimed_us or sys.maxsize)[:_SHOWN]
     return {
@@ -98,7 +98,7 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
         "retried_last_hour": hour.retried,
         "died_last_hour": now.died_last_hour,
         **_seldom(hour),
-        "queues": {name: _queue(now, name) for name in now.queues},
+        "queues": {name: _queue(now, name, alive) for name in now.queues},
         "jobs": [_job(row, now.now_us) for row in longest],
         "processes": [
             {
@@ -114,7 +114,7 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
     }
 
 
-def _queue(now: Snapshot, name: str) -> dict[str, Any]:
+def _queue(now: Snapshot, name: str, alive: Sequence[Process]) -> dict[str, Any]:
     state, hour = now.queues[name], now.hour(queue_dimension(name))
     oldest = state.oldest_ready_us
     return {
@@ -124,7 +124,7 @@ def _queue(now: Snapshot, name: str) -> dict[str, Any]:
         "oldest": None if oldest is None else moment(oldest).isoformat(),
         "waited": None if oldest is None else max(0, now.now_us - oldest) / 1_000_000,
         "running": now.claimed_of(name),
-        "workers": sum(process.serves(name) for process in now.processes),
+        "workers": sum(process.serves(name) for process in alive),
         "done_last_hour": hour.done,
         "failed_last_hour": hour.failed,
         **_seldom(hour),
