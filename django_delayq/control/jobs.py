@@ -182,7 +182,8 @@ class Jobs:
     ) -> Iterator[tuple[int, JobPage]]:
         """Yield the matching rows in batches, each with its shard."""
         if self.ids is not None:
-            yield from self._named(states, *more)
+            # Redis bounds the moments of a place, but not those of named jobs.
+            yield from self._named(states, *more, lambda row: to_us is None or row.moment_us < to_us)
             return
         for state in states:
             for shard in self._shards():

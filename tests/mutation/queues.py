@@ -106,6 +106,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            pass\n",
     ): (CONTROL_SPREAD,),
     at(
+        "a named job that fails after the call began is changed",
+        "control/jobs.py",
+        "to_us is None or row.moment_us < to_us",
+        "True",
+    ): (JOBS,),
+    at(
+        "a failed job that fails after the call began is changed",
+        "control/jobs.py",
+        """                if to_us is not None:
+                    options["to_us"] = to_us
+""",
+        "",
+    ): (JOBS,),
+    at(
         "a spread of ids has places for jobs that do not match",
         "control/jobs.py",
         "left[shard] += len(batch.rows)",
