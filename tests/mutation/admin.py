@@ -149,7 +149,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "lost workers count as workers of a queue",
         "management/commands/delayq_stats.py",
         "sum(process.serves(name) for process in alive)",
-        "sum(process.serves(name) for process in now.processes)",
+        "sum(process.serves(name) for process in snapshot.processes)",
     ): (SHOWN,),
     at(
         "quiet workers count as workers of a queue",

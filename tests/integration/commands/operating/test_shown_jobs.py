@@ -140,7 +140,7 @@ def replaced(attempts: AttemptHistory) -> AttemptHistory:
 
 
 @pytest.mark.parametrize("name", ["snoozed", "expired", "cancelled"])
-def test_stats_count_what_is_seldom(delayq: DelayQ, name: str) -> None:
+def test_stats_count_what_is_rare(delayq: DelayQ, name: str) -> None:
     tasks.noop.using(queue="mail").enqueue()
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="mail", task="t")
