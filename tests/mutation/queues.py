@@ -102,7 +102,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a spread outlives its caller",
         "control/jobs.py",
-        "            self._store.operations(shard).dead_letters.end_spread(even)\n",
+        "            self._store.operations(shard).dead_letters.end_spread(each)\n",
         "            pass\n",
     ): (CONTROL_SPREAD,),
     at(
