@@ -16,7 +16,7 @@ from django_delayq.control.jobs import jobs
 from django_delayq.management.operating import OperatingCommand, iso, progress_bar, span, to_seconds
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.queries.snapshot import Process, Snapshot, combined
+from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
 from django_delayq.templatetags.delayq import duration_text
 
@@ -83,7 +83,7 @@ def _interval(text: str) -> timedelta:
 
 
 def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
-    snapshot = combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
+    snapshot = store.snapshot()
     hour, alive = snapshot.hour(ALL_JOBS), snapshot.alive(lease_us=store.config.worker.lease_us)
     rows = list(islice(jobs(state="running", backend=backend).rows(), _READ))
     longest = sorted(rows, key=lambda row: row.claimed_us or sys.maxsize)[:_SHOWN]
