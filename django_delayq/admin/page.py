@@ -24,7 +24,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config, on_config_dropped, separate_aliases
 from django_delayq.display.text import escaped, printable
-from django_delayq.store.queries.snapshot import Process, Snapshot, combined
+from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
 
 #: Seconds that one call to Redis may take, so that a page responds within three even if Redis is silent.
@@ -105,8 +105,7 @@ class PageContext:
     def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Read the snapshot with stats of tasks or facts about the server; call it before `snapshot` is read."""
         before = time_ns()
-        shards = range(self.store.config.shards)
-        snapshot = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
+        snapshot = self.store.snapshot(tasks=tasks, facts=facts)
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
         self.__dict__.update(snapshot=snapshot, server_us=(before + time_ns()) // 2_000)
         return snapshot
@@ -114,12 +113,11 @@ class PageContext:
     @cached_property
     def alive(self) -> list[Process]:
         """The dispatchers and workers that reported recently."""
-        snapshot, lease_us = self.snapshot, self.store.config.worker.lease_us
-        return [each for each in snapshot.processes if not each.is_lost(snapshot.now_us, lease_us=lease_us)]
+        return self.snapshot.alive(lease_us=self.store.config.worker.lease_us)
 
     def workers_of(self, queue: str) -> list[Process]:
-        """Return the live workers that claim jobs from a queue; quiet workers claim none."""
-        return [each for each in self.alive if each.serves(queue) and not each.quiet]
+        """Return the live workers that claim jobs from a queue."""
+        return [each for each in self.alive if each.serves(queue)]
 
     @property
     def now_us(self) -> int:

@@ -23,7 +23,7 @@ from django_delayq.task.handle import JobHandle
 
 #: Name of a state in the API -> the state. `running` and `failed` are the words of `counts()` and of the admin.
 STATES = {"scheduled": State.SCHEDULED, "ready": State.READY, "running": State.CLAIMED, "failed": State.DEAD}
-#: And the name of a state.
+#: State -> its name in the API.
 NAMES = {state: name for name, state in STATES.items()}
 _WAITING, _DEAD = (State.SCHEDULED, State.READY), (State.DEAD,)
 #: Called after each batch with the number of jobs that changed so far, and of those that were looked at.
@@ -38,7 +38,7 @@ class Jobs:
     Iterating reads them in batches, as handles: `for job in jobs(state="failed"):`. They may change meanwhile, and a
     job that moves to a later time may be met twice. Each method that changes jobs sends one call a batch of up to 250,
     and returns how many it changed. All are safe to repeat: after a `StoreError` the same call changes what is left.
-    Only `reschedule(delay=…)` takes its moment anew, so all jobs move again; `at=` names one moment for both calls.
+    Only `reschedule(delay=…)` counts from the time of each call, so all jobs move again; `at=` stays the same moment.
     """
 
     backend: str | None
@@ -130,8 +130,8 @@ class Jobs:
             return operations.dead_letters.requeue(_batch(rows), spread=spreads.get(rows[0].shard))
 
         changed = self._change(states, change, on_progress, to_us=end_us)
-        for shard, even in spreads.items():
-            self._store.operations(shard).dead_letters.end_spread(even)
+        for shard, each in spreads.items():
+            self._store.operations(shard).dead_letters.end_spread(each)
         return changed
 
     def discard(self, *, on_progress: OnProgress | None = None) -> int:
@@ -182,7 +182,8 @@ class Jobs:
     ) -> Iterator[tuple[int, JobPage]]:
         """Yield the matching rows in batches, each with its shard."""
         if self.ids is not None:
-            yield from self._named(states, *more)
+            # Redis bounds the moments of a place, but not those of named jobs.
+            yield from self._named(states, *more, lambda row: to_us is None or row.moment_us < to_us)
             return
         for state in states:
             for shard in self._shards():
@@ -198,11 +199,11 @@ class Jobs:
         """Yield those of the jobs named by their ids that match, in batches of one shard."""
         match = self.filter.match(*more)
         for shard in self._shards():
-            mine = [raw_id for raw_id, place in self.ids or () if place == shard]
-            for at in range(0, len(mine), MAX_BATCH):
-                found = self._store.lookup(shard).find_many(mine[at : at + MAX_BATCH])
+            raw_ids = [raw_id for raw_id, its_shard in self.ids or () if its_shard == shard]
+            for at in range(0, len(raw_ids), MAX_BATCH):
+                found = self._store.lookup(shard).find_many(raw_ids[at : at + MAX_BATCH])
                 rows = [row for row in found if row.state in states and (match is None or match(row))]
-                yield shard, JobPage(rank=0, total=len(mine), rows=rows, scanned=len(found), end=None)
+                yield shard, JobPage(rank=0, total=len(raw_ids), rows=rows, scanned=len(found), end=None)
 
     def _options(self, state: State, shard: int, *more: Match) -> dict[str, Any] | None:
         """Return the options with which a place is read; None if it has no matching job."""

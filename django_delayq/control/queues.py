@@ -12,7 +12,7 @@ from django_delayq.exceptions import InvalidMoment, UnknownQueue
 from django_delayq.job.job import State
 from django_delayq.store.operations.worker_control import WorkerControl
 from django_delayq.store.queries.job_filter import JobFilter
-from django_delayq.store.queries.snapshot import Pause, QueueState, Snapshot, combined
+from django_delayq.store.queries.snapshot import Pause, QueueState
 from django_delayq.store.store import Store, get_store
 
 #: Seconds for which the counts of one read may be returned.
@@ -53,7 +53,7 @@ class Queue:
             )
         store = self._store
         end_us = None if until is None else until_us(until, store, name="until")
-        if end_us is not None and end_us <= _snapshot(store).now_us:
+        if end_us is not None and end_us <= store.now_us():
             raise InvalidMoment("until must be later than now; to end a pause use resume()")
         self._forget_counts()
         # On every shard, even if the first one was paused.
@@ -67,7 +67,7 @@ class Queue:
     @property
     def paused(self) -> Pause | None:
         """Who paused it, when and until when; None if it is not paused. One round trip a shard."""
-        return _snapshot(self._store).queues.get(self.name, QueueState()).paused
+        return self._store.snapshot().queues.get(self.name, QueueState()).paused
 
     def counts(self) -> Counts:
         """Return its jobs by state. Running and failed jobs are not kept by queue, so all of those are read.
@@ -119,7 +119,7 @@ def queue(name: str, *, backend: str | None = None) -> Queue:
         return Queue(store.config.tasks.check_queue(name), backend)
     except UnknownQueue:
         # Jobs of a queue that is no longer declared may be left.
-        if name not in _snapshot(store).queues:
+        if name not in store.snapshot().queues:
             raise
         return Queue(name, backend)
 
@@ -127,15 +127,15 @@ def queue(name: str, *, backend: str | None = None) -> Queue:
 def queues(*, backend: str | None = None) -> Iterator[Queue]:
     """Iterate over the queues: those that are declared, paused, or have or recently had jobs; sorted by name."""
     store = get_store(backend)
-    names = sorted({*_snapshot(store).queues, *(store.config.tasks.queues or ())})
+    names = sorted({*store.snapshot().queues, *(store.config.tasks.queues or ())})
     shared = _SharedCounts(names, backend)
     for name in names:
         yield Queue(name, backend, shared)
 
 
-def counts(names: Sequence[str], *, backend: str | None = None, snapshot: Snapshot | None = None) -> dict[str, Counts]:
+def counts(names: Sequence[str], *, backend: str | None = None) -> dict[str, Counts]:
     """Return the jobs of several queues by state; running and failed jobs are read once for all of them."""
-    snapshot = snapshot or _snapshot(get_store(backend))
+    snapshot = get_store(backend).snapshot()
     found: dict[str, Counts] = {}
     for name in names:
         state = snapshot.queues.get(name, QueueState())
@@ -152,10 +152,6 @@ def counts(names: Sequence[str], *, backend: str | None = None, snapshot: Snapsh
         if row.queue in found:
             found[row.queue]["running" if row.state is State.CLAIMED else "failed"] += 1
     return found
-
-
-def _snapshot(store: Store) -> Snapshot:
-    return combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
 
 
 def _workers(store: Store) -> Iterator[WorkerControl]:

@@ -16,22 +16,12 @@ from django_delayq.job.job import Job
 from django_delayq.task import registry
 from django_delayq.task.sensitive import HIDDEN, redact
 
-#: Shown to people instead of a hidden value.
+#: Shown to people instead of a hidden value. Compared by identity: an argument may be an equal text.
 DOTS = "•••"
 #: Most characters of the one-line form, and of all arguments together before "Show all".
 LINE, FULL = 200, 8 * 1024
 #: No parameter has this name; redacting it only checks whether the arguments fit the signature.
 _NO_PARAMETER = " "
-
-
-class _Redacted(str):
-    """A hidden value: its repr has no quotes, and in JSON it is a string."""
-
-    def __repr__(self) -> str:
-        return DOTS
-
-
-_DOTS = _Redacted(DOTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +55,7 @@ class DisplayedArguments:
         if reveal:
             return cls(task=job.task, args=job.args, kwargs=job.kwargs)
         args, kwargs = _redacted(job, hide)
-        hidden = any(value is _DOTS for value in _values([args, kwargs]))
+        hidden = any(value is DOTS for value in _values([args, kwargs]))
         return cls(task=job.task, args=args, kwargs=kwargs, hidden=hidden)
 
     def line(self, limit: int | None = LINE, *, bare: bool = False) -> str:
@@ -83,11 +73,11 @@ class DisplayedArguments:
         named = [*zip(_positional_names(self.task, len(self.args)), self.args, strict=True), *self.kwargs.items()]
         found, room = [], limit
         for name, value in named:
-            text = DOTS if value is _DOTS else pretty(value)
+            text = DOTS if value is DOTS else pretty(value)
             if room is not None:
                 text, whole = text[:room], text
                 room -= len(text)
-            found.append(Argument(name=printable(name), text=text, hidden=value is _DOTS))
+            found.append(Argument(name=printable(name), text=text, hidden=value is DOTS))
             if room is not None and (room <= 0 or text is not whole and len(text) < len(whole)):
                 return found, True
         return found, False
@@ -115,7 +105,7 @@ class DisplayedArguments:
 
 
 def displayed_context(job: Job, hide: Pattern[str], *, reveal: bool = False) -> dict[str, Any]:
-    """Return the context of a job; what ADMIN["REDACT"] names is hidden."""
+    """Return the context of a job, with the values hidden whose names match ADMIN["REDACT"]."""
     context = job.context or {}
     return context if reveal else _with_dots(context, hide)
 
@@ -131,7 +121,7 @@ def displayed_key(job: Job, hide: Pattern[str], *, reveal: bool = False) -> str:
 def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:
     task = registry.find(job.task)
     if task is None:
-        return [_DOTS] * len(job.args), dict.fromkeys(job.kwargs, _DOTS)
+        return [DOTS] * len(job.args), dict.fromkeys(job.kwargs, DOTS)
     signature = task.signature
     names = [_NO_PARAMETER, *filter(hide.search, (*signature.parameters, *job.kwargs))]
     sensitive = task.sensitive if isinstance(task.sensitive, bool) else tuple(task.sensitive)
@@ -144,13 +134,13 @@ def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _with_dots(value: Any, hide: Pattern[str]) -> Any:
-    # By identity: an argument may be an equal text.
+    # By identity, too.
     if value is HIDDEN:
-        return _DOTS
+        return DOTS
     if isinstance(value, list):
         return [_with_dots(item, hide) for item in value]
     if isinstance(value, dict):
-        return {key: _DOTS if hide.search(key) else _with_dots(item, hide) for key, item in value.items()}
+        return {key: DOTS if hide.search(key) else _with_dots(item, hide) for key, item in value.items()}
     return value
 
 
@@ -172,7 +162,7 @@ def _positional_names(task_name: str, count: int) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return the repr of a text, but without escapes for ordinary writing."""
+    """Return the repr of a text, without escapes in ordinary writing."""
     if text.isprintable():
         return repr(text)
     return "'" + printable(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
@@ -180,7 +170,7 @@ def _quoted(text: str) -> str:
 
 def _python(value: Any, limit: int | None) -> Iterator[str]:
     """Yield a JSON value as Python writes it, piece by piece; no text is longer than `limit`."""
-    if value is _DOTS:
+    if value is DOTS:
         yield DOTS
     elif isinstance(value, str):
         yield _quoted(value[:limit])

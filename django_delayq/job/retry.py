@@ -82,9 +82,9 @@ class RetryPolicy:
             object.__setattr__(self, "max_attempts", len(self.delays) + 1 if self.delays else _DEFAULT_ATTEMPTS)
         number = self.max_attempts
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-            raise ValueError(f"max_attempts must be a whole number, or None for ever, got {type(number).__name__}")
+            raise ValueError(f"max_attempts must be a whole number, or None forever, got {type(number).__name__}")
         if number is not None and not 1 <= number <= MAX_ATTEMPTS:
-            raise ValueError(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, or None for ever, got {number}")
+            raise ValueError(f"max_attempts must be 1 to {MAX_ATTEMPTS:,}, or None forever, got {number}")
         if not isinstance(self.on_error, bool):
             raise ValueError(f"on_error must be True or False, got {type(self.on_error).__name__}")
         for name in ("base", "cap"):

@@ -88,7 +88,8 @@ class OperatingCommand(BaseCommand):
         if options["yes"]:
             return
         if not sys.stdin.isatty():
-            text = f"{question} This is no terminal, so nobody can answer: add --yes to do it, or --dry-run to look."
+            cure = "add --yes to do it, or --dry-run to look"
+            text = f"{question} Standard input is no terminal, so nobody can answer: {cure}."
             raise CommandError(text, returncode=NOT_CONFIRMED)
         self.stderr.write(f"{question} [y/N] ", ending="")
         self.stderr.flush()
@@ -103,9 +104,9 @@ class OperatingCommand(BaseCommand):
             return
 
         def show(changed: int, seen: int) -> None:
-            filled = min(_BAR, _BAR * seen // total)
-            bar = f"\r[{'#' * filled}{' ' * (_BAR - filled)}] {min(seen, total):,} of {total:,}, {changed:,} changed"
-            self.stderr.write(bar, ending="")
+            seen = min(seen, total)
+            bar = progress_bar(seen / total, width=_BAR)
+            self.stderr.write(f"\r{bar} {seen:,} of {total:,}, {changed:,} changed", ending="")
             self.stderr.flush()
 
         show(0, 0)
@@ -194,7 +195,7 @@ def time_or_span(text: str) -> datetime | timedelta:
     try:
         found = parse_datetime(text)
     except ValueError as error:
-        raise ArgumentTypeError(f"{text!r:.80} is no time of the calendar: {error}") from error
+        raise ArgumentTypeError(f"{text!r:.80} is not in the calendar: {error}") from error
     if found is not None:
         return found if timezone.is_aware(found) else timezone.make_aware(found)
     return span(text, or_write=", or 2027-01-31T08:00 for a moment")
@@ -236,13 +237,18 @@ def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:
     }
 
 
+def progress_bar(fraction: float, *, width: int) -> str:
+    """Return a bar of `width` characters in brackets. `fraction` is from 0 to 1."""
+    return f"[{'#' * int(fraction * width):{width}}]"
+
+
 def iso(us: int | None) -> str | None:
-    """Return a moment in µs since the epoch in ISO 8601, in UTC."""
+    """Return a moment (µs since the epoch) in ISO 8601, in UTC."""
     return None if us is None else moment(us).isoformat()
 
 
 def to_seconds(moment_text: str) -> str:
-    """Return what `iso()` returned without a fraction, with the zone: the options of commands take other zones."""
+    """Return a text of `iso()` in whole seconds, ending in Z: the options of the commands take other time zones."""
     return f"{moment_text[:19]}Z"
 
 

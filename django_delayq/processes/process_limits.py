@@ -23,7 +23,7 @@ def check_recursion(limit: int) -> None:
     """Raise RuntimeError if the recursion limit is below `limit`, after restoring it.
 
     A lack of recursion can fail any thread at any line, also inside locks and callbacks of asyncio. A job beside such a
-    task may then wait for ever, so the process has to end.
+    task may then wait forever, so the process has to end.
     """
     lowered = sys.getrecursionlimit()
     if lowered < limit:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -22,6 +23,7 @@ from django_delayq.store.keys import Keys
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.lookup import Lookup
+from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.shard import Shard
 
 
@@ -92,6 +94,11 @@ class Store:
         if shard not in self._dashboards:
             self._dashboards[shard] = DashboardQueries(self._producer_shards[shard])
         return self._dashboards[shard]
+
+    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
+        """Return the counts, queues and processes of all shards together. One round trip a shard."""
+        shards = range(self.config.shards)
+        return combined([self.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
 
     def now_us(self) -> int:
         """Return the time of Redis (µs since the epoch). One round trip."""

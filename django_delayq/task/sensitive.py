@@ -1,10 +1,11 @@
-"""Sensitive: the option by which a task names the parameters whose values people do not see, and what hides them.
+"""Sensitive: the option of a task that names the parameters whose values people do not see, and how these are hidden.
 
 Errors are not redacted: the message of an exception that a task raises is stored and logged unchanged.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature
 from typing import Any
 
 from django_delayq.conf.spelling import did_you_mean
@@ -23,7 +24,7 @@ def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
         raise TypeError(
             f"sensitive must be True or a tuple of parameter names such as ('card',), got {type(sensitive).__name__}"
         )
-    parameters = signature(func).parameters
+    parameters = inspect.signature(func).parameters
     open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     for name in sensitive:
         # Only the caller knows the names in **options.
@@ -35,7 +36,7 @@ def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
 
 
 def redact(
-    fits: Signature, sensitive: Sensitive, args: Sequence[Any], kwargs: Mapping[str, Any]
+    signature: Signature, sensitive: Sensitive, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return arguments with the values of sensitive parameters hidden, however they were passed.
 
@@ -44,22 +45,22 @@ def redact(
     if not sensitive:
         return list(args), dict(kwargs)
     try:
-        fits.bind(*args, **kwargs)
+        signature.bind(*args, **kwargs)
     except TypeError:
         sensitive = True
     if isinstance(sensitive, bool):
         return [HIDDEN] * len(args), dict.fromkeys(kwargs, HIDDEN)
     by_kind: dict[Any, list[str]] = {}
-    for name, parameter in fits.parameters.items():
+    for name, parameter in signature.parameters.items():
         by_kind.setdefault(parameter.kind, []).append(name)
-    in_place = by_kind.get(Parameter.POSITIONAL_ONLY, []) + by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, [])
-    by_name = {*by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, ()), *by_kind.get(Parameter.KEYWORD_ONLY, ())}
-    rest, others = (by_kind.get(kind, [""])[0] for kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD))
-    names = in_place + [rest] * (len(args) - len(in_place))
+    positional = by_kind.get(Parameter.POSITIONAL_ONLY, []) + by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, [])
+    keywords = {*by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, ()), *by_kind.get(Parameter.KEYWORD_ONLY, ())}
+    var_args, var_kwargs = (by_kind.get(kind, [""])[0] for kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD))
+    names = positional + [var_args] * (len(args) - len(positional))
     return (
         [HIDDEN if name in sensitive else value for name, value in zip(names, args, strict=False)],
         {
-            name: HIDDEN if name in sensitive or (name not in by_name and others in sensitive) else value
+            name: HIDDEN if name in sensitive or (name not in keywords and var_kwargs in sensitive) else value
             for name, value in kwargs.items()
         },
     )

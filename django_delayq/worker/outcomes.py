@@ -1,4 +1,4 @@
-"""Outcomes: what an exception of a task, or its expiry, says of the attempt. They raise nothing."""
+"""Outcomes: the outcome of an attempt that raised an exception, or of a job that expired. Nothing here raises."""
 
 import asyncio
 import traceback
@@ -49,7 +49,7 @@ def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | N
     delay_us, due_us = get_config(job.backend).tasks.check_time(delay=delay, at=until, name="until")
     if due_us is None:
         return delay_us or 0
-    # By Redis's clock: its time of the claim, and the time since then here.
+    # By Redis's clock: the time of the claim there, and the time that has passed here since.
     return max(0, due_us - claim.claimed_us - int((monotonic() - claim.received_at) * SECOND_US))
 
 
@@ -88,8 +88,8 @@ def _lineage(error: BaseException) -> tuple[tuple[str, ...], ...]:
 
 def expired(claim: Claim) -> Outcome:
     """Return the outcome of a claim whose job has expired: none of its code ran."""
-    until = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
-    return Outcome(kind=OutcomeKind.EXPIRED, error=until)
+    error = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
+    return Outcome(kind=OutcomeKind.EXPIRED, error=error)
 
 
 def _path(error: BaseException) -> str:

@@ -146,6 +146,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "with nullcontext():",
     ): (RUN,),
     at(
+        "lost workers count as workers of a queue",
+        "management/commands/delayq_stats.py",
+        "sum(process.serves(name) for process in alive)",
+        "sum(process.serves(name) for process in snapshot.processes)",
+    ): (SHOWN,),
+    at(
+        "quiet workers count as workers of a queue",
+        "store/queries/snapshot.py",
+        'self.kind == "worker" and not self.quiet',
+        'self.kind == "worker"',
+    ): (SHOWN,),
+    at(
         "the unique key of hidden arguments is shown",
         "display/arguments.py",
         "return DOTS if hidden else printable(job.key)",

@@ -145,8 +145,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a signature is valid for any job id",
         "job/security/signing.py",
-        "code.update(raw_id + body)",
-        "code.update(body)",
+        "mac.update(raw_id + body)",
+        "mac.update(body)",
     ): ("tests/unit/job/security/test_signing.py", "tests/integration/security/test_signing.py"),
     at(
         "one key encrypts all jobs",

@@ -22,12 +22,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (DECIDE,),
     at("an interruption is an attempt", OUTCOME, "interruptions < FREE_INTERRUPTIONS", "interruptions < 0"): (DECIDE,),
     at(
-        "a job that never ends within GRACE is given back for ever",
+        "a job that never ends within GRACE is given back forever",
         OUTCOME,
         "ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS",
         "ending is OutcomeKind.INTERRUPTED",
     ): (DECIDE,),
-    at("a job waits for code for ever", OUTCOME, "if not waits or waited_us >= longest_wait_us:", "if not waits:"): (
+    at("a job waits for code forever", OUTCOME, "if not waits or waited_us >= longest_wait_us:", "if not waits:"): (
         DECIDE,
     ),
     at(
@@ -123,7 +123,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (RAISED,),
     at(
-        "a StopIteration in the thread of a job lets its coroutine wait for ever",
+        "a StopIteration in the thread of a job lets its coroutine wait forever",
         "middleware/job_thread.py",
         "        except StopIteration as error:\n",
         "        except StopAsyncIteration as error:\n",

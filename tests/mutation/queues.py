@@ -102,9 +102,23 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a spread outlives its caller",
         "control/jobs.py",
-        "            self._store.operations(shard).dead_letters.end_spread(even)\n",
+        "            self._store.operations(shard).dead_letters.end_spread(each)\n",
         "            pass\n",
     ): (CONTROL_SPREAD,),
+    at(
+        "a named job that fails after the call began is changed",
+        "control/jobs.py",
+        "to_us is None or row.moment_us < to_us",
+        "True",
+    ): (JOBS,),
+    at(
+        "a failed job that fails after the call began is changed",
+        "control/jobs.py",
+        """                if to_us is not None:
+                    options["to_us"] = to_us
+""",
+        "",
+    ): (JOBS,),
     at(
         "a spread of ids has places for jobs that do not match",
         "control/jobs.py",

@@ -46,7 +46,7 @@ JOBS = {
     "none": JOB,
     "rules": replace(JOB, retry=RetryPolicy(max_attempts=7, retry_on=OSError, dead_on="shop.errors.Declined")),
     "delays": replace(JOB, retry=RetryPolicy(delays=[5, 60, 600])),
-    "for ever": replace(JOB, retry=RetryPolicy(max_attempts=None)),
+    "forever": replace(JOB, retry=RetryPolicy(max_attempts=None)),
     "context": replace(JOB, context={"request_id": "7f3a"}),
     "expiry": replace(JOB, expiry=Expiry(moment_us=2_000_000, span_us=1_000_000, dead=True), flags=Flag.EXPIRES),
 }

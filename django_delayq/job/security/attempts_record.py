@@ -11,7 +11,7 @@ from django_delayq.job.security.encryption import ATTEMPTS, Cipher
 
 
 def read_attempts(record: bytes | None, *, raw_id: bytes, cipher: Cipher) -> AttemptHistory:
-    """Read an attempts record. `sealed` holds what this process has no key for."""
+    """Read an attempts record. `sealed` has the parts that this process has no key for."""
     if record is None:
         return NO_ATTEMPTS
     head, rest = record[:HEAD_SIZE], record[HEAD_SIZE:]
@@ -34,7 +34,7 @@ def pack_attempts(attempts: AttemptHistory, *, raw_id: bytes, cipher: Cipher) ->
         return attempts.pack()
     if not attempts.sealed:
         return _sealed(attempts.pack(), raw_id, cipher)
-    # Sealed parts stand beside each other: within one another they would grow with each process that has another key.
+    # Sealed parts are stored side by side: nested, they would grow with each process that has another key.
     own = replace(attempts, sealed=(), waiting_since_us=0, waiting_for="").pack()
     parts = (*attempts.sealed, *filter(None, (_sealed(own, raw_id, cipher)[HEAD_SIZE:],)))
     return replace(attempts, history=(), snoozes=0, interruptions=0, sealed=parts).pack()

@@ -5,7 +5,8 @@ AES-256-GCM. The head of a body stays readable: scripts, `move` and counters nee
 
 A sealed text is: a byte for the algorithm, 4 bytes that name the secret, a random nonce, the ciphertext with its tag.
 Each job has a key of its own, derived from the secret and its id, so no key meets so many nonces that two are equal.
-The tag also covers what the text is (body of which task, attempts …): none can be moved to another job or place.
+The tag also covers the purpose of the text (body of which task, attempts …), so no text can be moved to another job
+or used as another of its texts.
 """
 
 import hmac
@@ -25,9 +26,9 @@ _SALT = "django_delayq.job.encryption"
 _MARK = b"\x01"
 _NAME, _NONCE = 4, 12
 _START = 1 + _NAME + _NONCE
-#: Where a text stands: what its tag covers beside the id.
+#: Purpose of a text. Its tag covers this and the id.
 ATTEMPTS, RESULT, PROGRESS = b"attempts", b"result", b"progress"
-#: Bytes by which a sealed text is longer.
+#: Bytes that sealing adds to a text.
 OVERHEAD = _START + 16
 
 
@@ -48,17 +49,17 @@ class Cipher:
         if on:
             self._load()
 
-    def seal(self, raw_id: bytes, what: bytes, text: bytes) -> bytes:
-        """Return the text to store, encrypted if encryption is on. `what` names its place in the job."""
+    def seal(self, raw_id: bytes, purpose: bytes, text: bytes) -> bytes:
+        """Return the text to store, encrypted if encryption is on. It can be opened only for this id and purpose."""
         if not self.on:
             return text
         name, nonce = next(iter(self._keys)), os.urandom(_NONCE)
-        return b"".join((_MARK, name, nonce, self._job_cipher(name, raw_id).encrypt(nonce, text, raw_id + what)))
+        return b"".join((_MARK, name, nonce, self._job_cipher(name, raw_id).encrypt(nonce, text, raw_id + purpose)))
 
-    def open(self, raw_id: bytes, what: bytes, stored: bytes) -> bytes:
-        """Return the text that `seal` got; one that is not encrypted, as it is.
+    def open(self, raw_id: bytes, purpose: bytes, stored: bytes) -> bytes:
+        """Return the text that was sealed. A text that is not encrypted is returned unchanged.
 
-        Raises `UnknownEncryptionKey` if another process may be able to read it, and `BadBody` if none is.
+        Raises `UnknownEncryptionKey` if another process may be able to read it, and `BadBody` if none can.
         """
         if stored[:1] != _MARK:
             return stored
@@ -71,15 +72,15 @@ class Cipher:
                 "SECRET_KEY_FALLBACKS or, if it is set, DELAYQ['ENCRYPTION_KEYS']"
             )
         try:
-            opened: bytes = self._job_cipher(name, raw_id).decrypt(nonce, stored[_START:], raw_id + what)
+            opened: bytes = self._job_cipher(name, raw_id).decrypt(nonce, stored[_START:], raw_id + purpose)
         except (self._invalid_tag, ValueError) as error:
             raise BadBody("the stored job cannot be decrypted: it was changed, cut, or is another job's") from error
         return opened
 
-    def try_open(self, raw_id: bytes, what: bytes, stored: bytes) -> bytes:
-        """Return the text that `seal` got, or b"" if it cannot be read."""
+    def try_open(self, raw_id: bytes, purpose: bytes, stored: bytes) -> bytes:
+        """Return the text that was sealed, or b"" if it cannot be read."""
         try:
-            return self.open(raw_id, what, stored)
+            return self.open(raw_id, purpose, stored)
         except BadBody:
             return b""
 

@@ -69,6 +69,6 @@ class BodySigner:
         return self.sign(raw_id, rewrite(unsigned(body)))
 
     def _signature(self, number: int, raw_id: bytes, body: bytes) -> bytes:
-        code = self._keys[number].copy()
-        code.update(raw_id + body)
-        return code.digest()
+        mac = self._keys[number].copy()
+        mac.update(raw_id + body)
+        return mac.digest()

@@ -19,7 +19,7 @@ from django_delayq.store.store import Store, get_store
 
 #: Code of an inconsistency -> what it counts, and what --repair does with it.
 _DRIFT = {
-    "MISTYPED": ("keys of a type that is not ours", "deleted"),
+    "MISTYPED": ("keys of a wrong type", "deleted"),
     "MALFORMED": ("entries or records that no release of django_delayq wrote", "dropped"),
     "MISSING": ("entries or records whose job does not exist", "dropped"),
     "DUPLICATE": ("jobs in two places", "kept in the later state"),

@@ -40,7 +40,7 @@ class Command(OperatingCommand):
 
 def _facts(row: JobRow, store: Store) -> dict[str, Any]:
     job, hide = row.job, store.config.admin.redact
-    limits = {
+    options = {
         "on_expiry": ("dead" if job.expiry.dead else "drop") if job and job.expiry else None,
         "max_attempts": job.retry.max_attempts if job else None,
         "timeout": timedelta(microseconds=job.timeout_us).total_seconds() if job and job.timeout_us else None,
@@ -49,7 +49,7 @@ def _facts(row: JobRow, store: Store) -> dict[str, Any]:
     }
     return {
         **job_facts(row, store, now_us=store.now_us()),
-        **limits,
+        **options,
         "created": iso(created_us(row.raw_id)),
         "progress": row.progress.fraction if row.progress else None,
         "note": row.progress.note if row.progress else "",

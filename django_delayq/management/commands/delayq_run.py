@@ -10,7 +10,6 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.clock import moment
 from django_delayq.display.text import printable
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
@@ -22,6 +21,7 @@ from django_delayq.management.operating import (
     RUNS_ELSEWHERE,
     OperatingCommand,
     call_text,
+    iso,
 )
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.queries.job_pages import JobRow
@@ -68,7 +68,7 @@ class Command(OperatingCommand):
         with _to_stderr() if options["json"] else nullcontext():
             ran = run_one(store.shards[shard], raw_id, on_exception=on_exception)
         if ran is None:
-            # Somebody was faster.
+            # A worker claimed it meanwhile, or somebody cancelled it.
             _check(store.lookup(shard).find(raw_id, with_lease=True))
             raise CommandError(f"Job {row.id} no longer waits.", returncode=NOT_FOUND)
         code = self._print(ran, row, options)
@@ -127,7 +127,7 @@ def _check(row: JobRow) -> None:
                 text = f"No task is registered as {row.task!r:.200} here: run the job with the code that has it."
                 raise CommandError(text, returncode=FAILED)
         case State.CLAIMED:
-            since = f" since {moment(row.claimed_us).isoformat()}" if row.claimed_us else ""
+            since = f" since {iso(row.claimed_us)}" if row.claimed_us else ""
             text = f"Job {row.id} runs on {row.worker or 'another worker'}{since}. Wait for its end, or stop it."
             raise CommandError(text, returncode=RUNS_ELSEWHERE)
         case State.DEAD:

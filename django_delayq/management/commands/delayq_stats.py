@@ -12,12 +12,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_delayq.clock import moment
 from django_delayq.control.jobs import jobs
-from django_delayq.management.operating import OperatingCommand, span, to_seconds
+from django_delayq.management.operating import OperatingCommand, iso, progress_bar, span, to_seconds
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.queries.snapshot import Snapshot, combined
+from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
 from django_delayq.templatetags.delayq import duration_text
 
@@ -30,8 +29,8 @@ _BAR = 20
 #: To the first line and column, and from there to the end of the screen: terminals show no empty frame between.
 _HOME, _TO_END_OF_LINE, _TO_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _COLUMNS = ("queue", "state", "scheduled", "overdue", "ready", "oldest", "running", "workers", "done/h", "failed/h")
-#: Few projects have such jobs: the table of queues has a column of them only if there were any.
-_SELDOM = ("snoozed", "expired", "cancelled")
+#: Few projects have such jobs. The table of queues has a column for each of them only if there were any.
+_RARE = ("snoozed", "expired", "cancelled")
 
 
 class Command(OperatingCommand):
@@ -84,22 +83,22 @@ def _interval(text: str) -> timedelta:
 
 
 def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
-    now = combined([store.dashboard(shard).snapshot() for shard in range(store.config.shards)])
-    hour = now.hour(ALL_JOBS)
+    snapshot = store.snapshot()
+    hour, alive = snapshot.hour(ALL_JOBS), snapshot.alive(lease_us=store.config.worker.lease_us)
     rows = list(islice(jobs(state="running", backend=backend).rows(), _READ))
     longest = sorted(rows, key=lambda row: row.claimed_us or sys.maxsize)[:_SHOWN]
     return {
-        "time": moment(now.now_us).isoformat(),
-        "scheduled": now.total.scheduled,
-        "ready": now.total.ready,
-        "running": now.claimed,
-        "failed": now.dead,
+        "time": iso(snapshot.now_us),
+        "scheduled": snapshot.total.scheduled,
+        "ready": snapshot.total.ready,
+        "running": snapshot.claimed,
+        "failed": snapshot.dead,
         "done_last_hour": hour.done,
         "retried_last_hour": hour.retried,
-        "died_last_hour": now.died_last_hour,
-        **_seldom(hour),
-        "queues": {name: _queue(now, name) for name in now.queues},
-        "jobs": [_job(row, now.now_us) for row in longest],
+        "died_last_hour": snapshot.died_last_hour,
+        **_rare(hour),
+        "queues": {name: _queue(snapshot, name, alive) for name in snapshot.queues},
+        "jobs": [_job(row, snapshot.now_us) for row in longest],
         "processes": [
             {
                 "kind": each.kind,
@@ -107,34 +106,34 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
                 "busy": each.busy,
                 "slots": each.slots,
                 "quiet": each.quiet,
-                "silent": round((now.now_us - each.seen_us) / 1_000_000, 1),
+                "silent": round((snapshot.now_us - each.seen_us) / 1_000_000, 1),
             }
-            for each in now.processes
+            for each in snapshot.processes
         ],
     }
 
 
-def _queue(now: Snapshot, name: str) -> dict[str, Any]:
-    state, hour = now.queues[name], now.hour(queue_dimension(name))
+def _queue(snapshot: Snapshot, name: str, alive: Sequence[Process]) -> dict[str, Any]:
+    state, hour = snapshot.queues[name], snapshot.hour(queue_dimension(name))
     oldest = state.oldest_ready_us
     return {
         "scheduled": state.scheduled,
         "overdue": state.overdue,
         "ready": state.ready,
-        "oldest": None if oldest is None else moment(oldest).isoformat(),
-        "waited": None if oldest is None else max(0, now.now_us - oldest) / 1_000_000,
-        "running": now.claimed_of(name),
-        "workers": sum(process.serves(name) for process in now.processes),
+        "oldest": iso(oldest),
+        "waited": None if oldest is None else max(0, snapshot.now_us - oldest) / 1_000_000,
+        "running": snapshot.claimed_of(name),
+        "workers": sum(process.serves(name) for process in alive),
         "done_last_hour": hour.done,
         "failed_last_hour": hour.failed,
-        **_seldom(hour),
+        **_rare(hour),
         "paused_by": state.paused.by if state.paused else None,
-        "paused_until": moment(state.paused.until_us).isoformat() if state.paused and state.paused.until_us else None,
+        "paused_until": iso(state.paused.until_us) if state.paused else None,
     }
 
 
-def _seldom(hour: Stats) -> dict[str, int]:
-    return {f"{name}_last_hour": getattr(hour, name) for name in _SELDOM}
+def _rare(hour: Stats) -> dict[str, int]:
+    return {f"{name}_last_hour": getattr(hour, name) for name in _RARE}
 
 
 def _job(row: JobRow, now_us: int) -> dict[str, Any]:
@@ -155,12 +154,12 @@ def _job(row: JobRow, now_us: int) -> dict[str, Any]:
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     numbers = "  ".join(f"{name} {facts[name]:,}" for name in ("scheduled", "ready", "running", "failed"))
     yield f"{to_seconds(facts['time'])}  {numbers}"
-    hour = {"done": "done", "retried": "retried", "died": "failed", **{name: name for name in _SELDOM}}
+    hour = {"done": "done", "retried": "retried", "died": "failed", **{name: name for name in _RARE}}
     numbers = "  ".join(f"{word} {facts[f'{name}_last_hour']:,}" for name, word in hour.items())
     yield f"{'last hour':20}  {numbers}"
     yield ""
     queues = facts["queues"]
-    more = [name for name in _SELDOM if any(each[f"{name}_last_hour"] for each in queues.values())]
+    more = [name for name in _RARE if any(each[f"{name}_last_hour"] for each in queues.values())]
     heads = (*_COLUMNS, *(f"{name}/h" for name in more))
     yield from _table(heads, [_row(name, queue, more) for name, queue in queues.items()])
     if facts["jobs"]:
@@ -183,22 +182,21 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield from _table(("process", "name", "busy", "seen"), processes)
 
 
-def _row(name: str, queue: dict[str, Any], seldom: Sequence[str]) -> tuple[str, ...]:
+def _row(name: str, queue: dict[str, Any], rare: Sequence[str]) -> tuple[str, ...]:
     state = "active" if queue["workers"] else "no worker"
     if queue["paused_by"] is not None:
         state = f"paused by {queue['paused_by']}"
         if queue["paused_until"]:
             state += f" until {to_seconds(queue['paused_until'])}"
     numbers = (f"{queue[name]:,}" for name in ("scheduled", "overdue", "ready"))
-    names = ("running", "workers", "done_last_hour", "failed_last_hour", *(f"{each}_last_hour" for each in seldom))
+    names = ("running", "workers", "done_last_hour", "failed_last_hour", *(f"{each}_last_hour" for each in rare))
     return (name, state, *numbers, _span(queue["waited"]), *(f"{queue[each]:,}" for each in names))
 
 
 def _progress(job: dict[str, Any]) -> str:
     words = ["stopping"] if job["stopping"] else []
     if job["progress"] is not None:
-        filled = int(job["progress"] * _BAR)
-        words.append(f"[{'#' * filled}{' ' * (_BAR - filled)}] {job['progress']:4.0%} {job['note']}")
+        words.append(f"{progress_bar(job['progress'], width=_BAR)} {job['progress']:4.0%} {job['note']}")
     return " ".join(words)
 
 

@@ -1,4 +1,4 @@
-"""Batch: the jobs that one call changes, what is read of them before, and what became of each."""
+"""Batch: the jobs that one call changes, what is read of them before, and the effect on each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class BatchJob:
     """One job of a batch."""
 
     raw_id: bytes
-    #: For a dead letter: when it died, µs since the epoch. One that died again since then is another one.
+    #: For a dead letter: when it died, µs since the epoch. A job that died again since then is another dead letter.
     died_us: int = 0
     #: For `reschedule` and `requeue`: µs since the epoch, or None for `delay_us` from now.
     due_us: int | None = None

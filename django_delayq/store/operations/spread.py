@@ -19,7 +19,7 @@ class Spread:
 
     name: bytes
     length_us: int
-    #: Dead letters of the shard that the caller has not sent yet; `requeue_many` counts them down.
+    #: Dead letters of the shard that the caller has not sent yet; `requeue` counts them down.
     left: int
     #: The caller has taken places of it.
     begun: bool = False
@@ -34,7 +34,7 @@ class Spread:
         return dues
 
     def end(self, shard: Shard) -> None:
-        """Forget it, unless others still take places: those that are free must not slow a later one. O(1)."""
+        """Forget it, unless other callers take places of it: its free places must not slow a later one. O(1)."""
         if self.begun:
             shard.run(_TAKE_PLACES, [self.name, self.length_us, 0, 0, 0])
             self.begun = False

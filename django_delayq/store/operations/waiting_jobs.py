@@ -1,7 +1,7 @@
 """Waiting jobs: cancel, reschedule and move jobs that have not begun. Called by handles, `jobs()` and the admin.
 
 The caller knows a job's id; its queue is in its body. So a method reads the bodies of a batch first and passes the keys
-of their queues to the script. What waits elsewhere by then is read again, once.
+of their queues to the script. A job that waits elsewhere by then is read again, once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from django_delayq.store.shard import Shard
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 #: Arguments of `reschedule` for a job whose body stays.
-_STAYS: list[Part] = [b"", b"", b"", b""]
+_UNCHANGED: list[Part] = [b"", b"", b"", b""]
 
 
 class WaitingJobs:
@@ -138,11 +138,11 @@ class WaitingJobs:
     def _rescheduled(self, job: BatchJob, head: Head, body: bytes) -> list[Part]:
         """Return the body, member and body of the same job at a later time, and its body if it becomes ready.
 
-        Empty parts stay as they are. A later time brings the delayed flag, and every time moves an expiry.
+        An empty part means no change. A later time sets the delayed flag, and every time moves an expiry.
         """
         flags = head.flags | Flag.DELAYED
         if flags == head.flags and not head.expires:
-            return _STAYS
+            return _UNCHANGED
         due_us = job.estimated_due_us(estimated_us(self._shard.clock))
 
         def rewritten(flags: Flag) -> bytes:
@@ -154,7 +154,7 @@ class WaitingJobs:
             later, ready = rewritten(flags), rewritten(head.flags) if head.expires else b""
         except BadSignature:
             # No worker will run it at any time.
-            return _STAYS
+            return _UNCHANGED
         return [body, head.member(job.raw_id)[:-1] + bytes((flags,)), later, ready]
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
@@ -172,9 +172,9 @@ class WaitingJobs:
         *,
         bodiless: bool = False,
     ) -> list[Effect]:
-        """Read the bodies of jobs and run a script with their heads; again, once, for those that wait elsewhere then.
+        """Read the bodies of jobs and run a script with their heads. Repeat it once for those that wait elsewhere.
 
-        With `bodiless`, also for jobs that have no body.
+        With `bodiless`, jobs without a body are among them.
         """
         effects, left = [SKIPPED] * len(jobs), list(range(len(jobs)))
         for _ in range(2):

@@ -21,8 +21,8 @@ class WorkerControl:
     def pause(self, queue: str, *, by: str, until_us: int | None = None) -> bool:
         """Stop claims of a queue's jobs until it is resumed, or until an end; jobs still become ready. O(log n).
 
-        The end is in µs since the epoch; promote ends the pause then. A paused queue gets the new end, or none. False:
-        it was paused so already.
+        The end is in µs since the epoch; promote ends the pause then. A paused queue gets the new end, or none.
+        Returns False if it was paused until then already.
         """
         args: list[Part] = [_name(by), b"" if until_us is None else until_us]
         return bool(self._shard.run(_PAUSE, args, **self._shard.keys.named(queue)))
@@ -44,9 +44,9 @@ class WorkerControl:
         return bool(self._shard.run(_QUIET, [worker_id, by], worker_notify=own_notification))
 
     def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
-        """Ask a running job to stop: its worker is notified, and it is not run again. False: it does not run.
+        """Ask a running job to stop: its worker is notified, and it is not run again. Returns False if it does not run.
 
-        Its code may run on for `grace_us`, at most a day; a later call decides anew. Two round trips, O(1).
+        Its code may run on for `grace_us`, at most a day. The last call decides. Two round trips, O(1).
         """
         keys = self._shard.keys
         for _ in range(3):

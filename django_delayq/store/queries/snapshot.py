@@ -112,8 +112,9 @@ class Process:
         return sum(self.running.values())
 
     def serves(self, queue: str) -> bool:
-        """Return whether it is a worker of that queue."""
-        return self.kind == "worker" and (not self.queues or self.more_queues or queue in self.queues)
+        """Return whether it is a worker that claims jobs of that queue. A quiet one claims none."""
+        is_worker = self.kind == "worker" and not self.quiet
+        return is_worker and (not self.queues or self.more_queues or queue in self.queues)
 
     def is_lost(self, now_us: int, *, lease_us: int) -> bool:
         """Return whether it has been silent for longer than a lease and 20 s: no live process is, however slow."""
@@ -155,6 +156,10 @@ class Snapshot:
     def total(self) -> QueueState:
         """The state of all queues together."""
         return QueueState.total(list(self.queues.values()))
+
+    def alive(self, *, lease_us: int) -> list[Process]:
+        """Return the dispatchers and workers that reported recently."""
+        return [each for each in self.processes if not each.is_lost(self.now_us, lease_us=lease_us)]
 
     def claimed_of(self, queue: str) -> int:
         """Return the number of a queue's running jobs by the last reports of workers."""

@@ -28,7 +28,7 @@ class Send(Protocol):
 
 
 class Heartbeats(Runnable):
-    """The heartbeats of one worker, sent by a thread of their own: they must wait for no exchange and no user code."""
+    """The heartbeats of one worker. They have their own thread, so that they wait for no exchange and no user code."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Heartbeats(Runnable):
         self._beat_at, self._write_at = 0.0, 0.0
         #: The worker was notified since the last heartbeat, so one is sent even without claims.
         self._notified = False
-        # After an outage they must not pause for longer than the dispatcher spares their leases.
+        # After an outage the next heartbeat must come before the dispatcher reclaims the leases.
         longest_wait = longest_wait_us(lease_us) / SECOND_US
         self._service = Service(self, name=f"Heartbeats of {name}", longest_wait=longest_wait)
 
@@ -97,7 +97,7 @@ class Heartbeats(Runnable):
             if self._is_stuck(self._lease):
                 raise SystemExit("every slot has a job beyond its hard limit, and no thread can be ended")
         elif self._held.has_progress and now >= self._write_at:
-            self.beat(of_progress=True)
+            self.beat(progress_only=True)
         next_at = min(self._beat_at, self._write_at) if self._held.has_progress else self._beat_at
         return max(0.001, next_at - self._clock())
 
@@ -120,13 +120,13 @@ class Heartbeats(Runnable):
         if self._notification:
             self._notification.close()
 
-    def beat(self, *, of_progress: bool = False) -> frozenset[bytes]:
-        """Renew the held leases, or with `of_progress` only those whose progress is to be stored.
+    def beat(self, *, progress_only: bool = False) -> frozenset[bytes]:
+        """Renew the held leases, or with `progress_only` only those whose progress is to be stored.
 
         Removes and returns the leases that were lost.
         """
         sent_at = lease_time()
-        due, progress = self._held.take_due(of_progress=of_progress)
+        due, progress = self._held.take_due(progress_only=progress_only)
         reply = HeartbeatReply()
         if due or self._notified:
             self._write_at = self._clock() + _PROGRESS_EVERY

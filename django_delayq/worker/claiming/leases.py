@@ -114,15 +114,17 @@ class HeldClaims:
             self._progress[lease] = progress
             return is_first
 
-    def take_due(self, *, of_progress: bool) -> tuple[list[Claim], dict[bytes, Progress]]:
+    def take_due(self, *, progress_only: bool) -> tuple[list[Claim], dict[bytes, Progress]]:
         """Return the claims whose leases are to be renewed, and take the progress that is to be stored.
 
         A job beyond its hard limit keeps running in its thread, but its lease is not renewed, so that another worker
-        can claim the job. With `of_progress` only those whose progress is taken are renewed.
+        can claim the job. With `progress_only`, only the leases of claims whose progress is taken are renewed.
         """
         with self._lock:
             progress, self._progress = self._progress, {}
-            leases = [each for each in progress if each in self._trusted_until] if of_progress else self._trusted_until
+            leases = (
+                [each for each in progress if each in self._trusted_until] if progress_only else self._trusted_until
+            )
             claims = [(self._claims[lease], self._began.get(lease)) for lease in leases]
         now = monotonic()
         return [claim for claim, began in claims if not _is_overdue(claim, began, now)], progress

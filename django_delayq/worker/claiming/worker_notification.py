@@ -1,4 +1,4 @@
-"""Worker notification: tells one worker to send a heartbeat at once, for example because a job of it is to stop."""
+"""Worker notification: makes one worker send a heartbeat at once, for example if one of its jobs must stop."""
 
 from collections.abc import Callable
 from time import monotonic

@@ -139,6 +139,27 @@ def test_all_shards_are_read_and_changed(delayq_settings: Any, redis_url: str, s
     assert jobs(queue="bulk").cancel() == 40
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("change", ["requeue", "discard"])
+def test_a_job_that_fails_after_the_call_began_is_left(
+    delayq: DelayQ, bounds: Callable[..., None], monkeypatch: pytest.MonkeyPatch, change: str, named: bool
+) -> None:
+    failed = [refuse.enqueue("first"), refuse.enqueue("second")]
+    delayq.run_due(errors="retry")
+    third = refuse.after(hours=1).enqueue("third")
+    bounds(batch_rows=1)
+    monkeypatch.setattr("django_delayq.control.jobs.MAX_BATCH", 1)
+    found = jobs(state="failed", ids=[job.id for job in (*failed, third)] if named else None)
+
+    def fail_third(changed: int, seen: int) -> None:
+        if seen == 1:
+            runs = delayq.advance(hours=1, run=True, errors="retry")
+            assert third.id in [run.id for run in runs if run.dead]
+
+    assert getattr(found, change)(on_progress=fail_third) == 2
+    assert third.refresh().state == "dead"
+
+
 def test_an_interrupted_call_is_repeated(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue_many([tasks.noop.after(hours=1).job(number) for number in range(600)])
     cancel, calls = WaitingJobs.cancel, []

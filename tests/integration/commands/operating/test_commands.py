@@ -137,7 +137,7 @@ def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[
             ("delayq_pause", "mail", "--until", "soon"),
             "argument --until: 'soon' is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment",
         ),
-        (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is no time of"),
+        (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is not in the"),
         (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), "until must be later than now"),
         (("delayq_jobs", "--limit", "-1"), "--limit must be 0"),
         (("delayq_jobs", "nonsense"), "'nonsense' is not the id of a job"),

@@ -140,7 +140,7 @@ def replaced(attempts: AttemptHistory) -> AttemptHistory:
 
 
 @pytest.mark.parametrize("name", ["snoozed", "expired", "cancelled"])
-def test_stats_count_what_is_seldom(delayq: DelayQ, name: str) -> None:
+def test_stats_count_what_is_rare(delayq: DelayQ, name: str) -> None:
     tasks.noop.using(queue="mail").enqueue()
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="mail", task="t")
@@ -158,6 +158,21 @@ def test_stats_count_what_is_seldom(delayq: DelayQ, name: str) -> None:
     facts = read("delayq_stats")
     for each in (facts, facts["queues"]["mail"]):
         assert [each[f"{word}_last_hour"] for word in ("done", name)] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("status", "minutes", "workers"), [({}, 0, 1), ({"quiet": True}, 0, 0), ({"queues": ["other"]}, 0, 0), ({}, 2, 0)]
+)
+def test_stats_count_the_live_workers_that_claim_jobs_of_a_queue(
+    delayq: DelayQ, status: dict[str, Any], minutes: int, workers: int
+) -> None:
+    tasks.noop.using(queue="mail").enqueue()
+    ProcessReports(get_store().shards[0]).report(b"8 bytes.", "worker", {"name": "web1:4411", **status}, {})
+    delayq.advance(minutes=minutes)
+    assert read("delayq_stats")["queues"]["mail"]["workers"] == workers
+    assert ("no worker" in run("delayq_stats")) == (not workers)
+    # A lost worker is still listed, with the time since it was seen.
+    assert "web1:4411" in run("delayq_stats")
 
 
 def report(metrics: MetricsBuffer) -> None:
