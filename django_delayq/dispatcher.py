@@ -12,7 +12,7 @@ from functools import partial
 from time import monotonic, time_ns
 from typing import Any
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import SECOND_US, estimated_us
 from django_delayq.exceptions import JobCrashed
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
@@ -188,7 +188,8 @@ class Dispatcher(Runnable):
         """
         items = self._promotion.read_expired_leases(leases)
         judged = [(item, *_judge(item)) for item in items]
-        reclaims = [_to_reclaim(item, outcome, decision) for item, outcome, decision in judged]
+        now_us = estimated_us(self._shard.clock)
+        reclaims = [_to_reclaim(item, outcome, decision, now_us=now_us) for item, outcome, decision in judged]
         done = self._promotion.reclaim(reclaims)
         for (item, outcome, decision), reclaim, is_done in zip(judged, reclaims, done, strict=True):
             # Otherwise somebody settled, revived or reclaimed the job meanwhile, and announces that.
@@ -240,12 +241,12 @@ def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
     return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())
 
 
-def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclaim:
+def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision, *, now_us: int) -> Reclaim:
     if decision.action is Action.CANCEL:
         result, ttl_ms = b"", 0
         if item.job and (ttl_ms := item.job.result_ttl_ms):
             result = Result(
-                state=State.CANCELLED, ended_us=time_ns() // 1_000, started_us=item.claimed_us, worker=item.worker
+                state=State.CANCELLED, ended_us=now_us, started_us=item.claimed_us, worker=item.worker
             ).pack()
         return Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=result, ttl_ms=ttl_ms)
     if item.unconfirmed and item.queue is not None and not item.attempts.spared:

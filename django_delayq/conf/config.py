@@ -6,10 +6,10 @@ from the field. Fields that end in `_us` are integer microseconds.
 
 import re
 from dataclasses import MISSING, dataclass
-from time import time_ns
 from typing import Any
 
-from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, duration_us, moment_us
+from django_delayq import runtime
+from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, duration_us, estimated_us, moment_us
 from django_delayq.conf import validators
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
@@ -79,7 +79,7 @@ class TaskConfig:
             raise TypeError("give either a delay or a moment (at, run_after), not both")
         if at is not None:
             due_us = moment_us(at, name=name)
-            if due_us - time_ns() // 1_000 > self.max_delay_us:
+            if due_us - estimated_us(runtime.current().clock) > self.max_delay_us:
                 raise DelayValueError(f"{name} is more than {self._longest_delay()} ahead; use an earlier moment")
             return None, due_us
         delay_us = 0 if delay is None else duration_us(delay)

@@ -18,7 +18,7 @@ class Middleware:
         self.next = next
 
     def __init_subclass__(cls) -> None:
-        # Its async form would still be the one of this class, and would not do the same.
+        # A subclass that overrides only one form would behave differently in async code.
         for name in _METHODS:
             if name in vars(cls):
                 around = f"around_{name.removeprefix('a')}"

@@ -104,11 +104,11 @@ class Chain:
         self._setting = setting
         link = Link(_call, _acall, _call, _acall)
         for path in reversed(paths):
-            made, problem = _import(path)
+            middleware_class, problem = _import(path)
             if problem:
                 raise ImproperlyConfigured(f"{setting} names {path!r:.200}, {problem}")
             try:
-                middleware = made(link)
+                middleware = middleware_class(link)
             except MiddlewareNotUsed:
                 continue
             except Exception as error:
@@ -189,13 +189,13 @@ def _import(path: str) -> tuple[Any, str]:
     return found, "" if _takes_next(found) else "whose __init__ does not take next; define __init__(self, next)"
 
 
-def _takes_next(made: Any) -> bool:
+def _takes_next(middleware_class: Any) -> bool:
     try:
-        signature(made).bind(None)
+        signature(middleware_class).bind(None)
     except TypeError:
         return False
     except ValueError:
-        # Python cannot read the signatures of some classes; to build them shows.
+        # Python cannot read the signatures of some classes; building them shows whether they fit.
         return True
     return True
 

@@ -48,7 +48,7 @@ class OpenTelemetryMiddleware(Middleware):
     def around_run(self, job: MiddlewareJob) -> Iterator[None]:
         """Record the attempt as a child of that span. An exception is recorded and sets the status."""
         attributes = {**_attributes(job, "process"), "delayq.attempt": job.attempt or 0}
-        # Values of other types are the project's, under a key that is the name of a header by chance.
+        # The project may keep a value of another type under a key that is also the name of a header.
         headers = {name: value for name, value in job.context.items() if isinstance(value, str)}
         with self._tracer.start_as_current_span(
             f"process {job.queue}",

@@ -377,3 +377,12 @@ def test_a_result_is_kept_if_store_result_is_set(delayq: DelayQ) -> None:
     delayq.advance(days=2)
     assert job.refresh().state == "done"
     assert job.result is None
+
+
+def test_the_longest_delay_counts_from_the_time_of_the_test(delayq: DelayQ, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "MAX_DELAY": timedelta(days=10)}
+    with pytest.raises(DelayValueError, match="MAX_DELAY"):
+        send_reminder.at(delayq.now + timedelta(days=15))
+    delayq.advance(days=9)
+    send_reminder.at(delayq.now + timedelta(days=9)).enqueue(1)
+    assert [job.args for job in delayq.enqueued] == [[1]]

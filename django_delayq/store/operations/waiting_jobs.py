@@ -5,7 +5,6 @@ of their queues to the script. A job that waits elsewhere by then is read again,
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import time_ns
 
 from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature
@@ -162,7 +161,7 @@ class WaitingJobs:
         job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher)
         if job is None or not job.result_ttl_ms:
             return b"", 0
-        result = Result(state=State.CANCELLED, ended_us=time_ns() // 1_000)
+        result = Result(state=State.CANCELLED, ended_us=estimated_us(self._shard.clock))
         return self._shard.seal_result(raw_id, result.pack()), job.result_ttl_ms
 
     def _change_waiting(
