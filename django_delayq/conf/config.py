@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass
 from time import time_ns
 from typing import Any
 
-from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, duration_us, moment_us
+from django_delayq.clock import DAY_US, HOUR_US, LONGEST_DELAY_US, SECOND_US, duration_us, moment_us
 from django_delayq.conf import validators
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
@@ -44,8 +44,8 @@ class TaskConfig:
     on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
     retry: RetryPolicy = setting(RetryPolicy(), validators.retry, "Retry policy of tasks that have none.")
     max_delay_us: int = setting(
-        3_650 * DAY_US,
-        duration(minimum_us=SECOND_US),
+        LONGEST_DELAY_US,
+        duration(minimum_us=SECOND_US, maximum_us=LONGEST_DELAY_US),
         "Longest delay; a longer one is refused. No due time can be later than June 2255.",
     )
     max_payload: int = setting(

@@ -96,6 +96,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         RULES,
     ),
     at(
+        "a stored policy with longer delays than may be declared is unreadable",
+        "job/codec.py",
+        "min(timedelta(microseconds=us), LONGEST_DELAY)",
+        "timedelta(microseconds=us)",
+    ): ("tests/unit/job/codec/test_exact.py",),
+    at(
         "a policy without end ends in older processes' numbers",
         "job/codec.py",
         'return fields | {"max_attempts": None} if',
