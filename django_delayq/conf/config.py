@@ -87,6 +87,15 @@ class TaskConfig:
             raise DelayValueError(f"delay is longer than {self._longest_delay()}; use a shorter one")
         return delay_us or None, None
 
+    def check_spread(self, spread: Any) -> int:
+        """Return the time in µs over which jobs are spread. Raises `InvalidDelay` if it is 0, or over MAX_DELAY."""
+        spread_us = duration_us(spread, name="spread")
+        if not 0 < spread_us <= self.max_delay_us:
+            raise DelayValueError(
+                f"spread must be longer than 0 and at most {self._longest_delay()}; leave it out for no spread"
+            )
+        return spread_us
+
     def _longest_delay(self) -> str:
         return f"MAX_DELAY ({duration_text(self.max_delay_us)})"
 

@@ -133,6 +133,9 @@ def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[
         (("delayq_cancel", "--state", "failed"), "argument --state: invalid choice: 'failed'"),
         (("delayq_requeue", "--spread", "10"), "argument --spread: '10' is no time: use 10m"),
         (("delayq_requeue", "--all", "--spread", "0s", "--yes"), "argument --spread: '0s' is no time to spread over"),
+        # Without --yes: it is refused before the question.
+        (("delayq_requeue", "--all", "--spread", "3651d"), "spread must be longer than 0 and at most MAX_DELAY (3,650"),
+        (("delayq_requeue", "--all", "--spread", "3651d", "--dry-run"), "at most MAX_DELAY (3,650 days)"),
         (
             ("delayq_pause", "mail", "--until", "soon"),
             "argument --until: 'soon' is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment",
@@ -221,6 +224,7 @@ def test_a_moment_without_a_zone_is_in_the_zone_of_the_project(settings: Any) ->
         (("delayq_jobs", "--limit", "-1"), 2),
         (("delayq_jobs", "--queue", ""), 2),
         (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), 2),
+        (("delayq_requeue", "--all", "--spread", "3651d"), 2),
     ],
 )
 def test_each_error_has_its_exit_code(
