@@ -27,7 +27,9 @@ from django_delayq.job.ids import from_text
 from django_delayq.job.job import DJANGO_TASK
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
+from django_delayq.task.options import AbsentMethod
 
+_USE_RUN_AFTER = "write task.using(run_after=…).enqueue(…), with an aware datetime or a timedelta"
 _NO_RESULT = "There is no result {!r:.100}: it was never enqueued with this backend, or is kept no longer."
 
 
@@ -38,8 +40,21 @@ class DelayQTask(Task):  # type: ignore[type-arg]
     # Excluded from equality: it is not stored, so tasks rebuilt by `get_result()` lack it.
     delayq: Mapping[str, Any] | None = field(default=None, compare=False)
 
+    # No fields: they have no annotation.
+    delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.using(run_after=…).enqueue(…)")
+    apply_async = AbsentMethod("write task.using(run_after=…, queue_name=…).enqueue(*args, **kwargs), as you need")
+    send = AbsentMethod("write task.enqueue(…) with the same arguments")
+    schedule = AbsentMethod(_USE_RUN_AFTER)
+    after = AbsentMethod(_USE_RUN_AFTER)
+    at = AbsentMethod(_USE_RUN_AFTER)
+    delay_on_commit = AbsentMethod("write task.enqueue(…), and set OPTIONS['ON_COMMIT'] of its alias in TASKS")
+    apply = AbsentMethod("write task.call(…), which calls the function here and now")
+    enqueue_many = AbsentMethod("write a loop of task.enqueue(…)")
+
     def using(self, *, delayq: Mapping[str, Any] | None = None, **changes: Any) -> Any:
         """Return a copy with other options; options that `delayq` leaves out stay."""
+        if not isinstance(delayq, Mapping | None):
+            raise TypeError(f"delayq must be a dict such as {{'timeout': 60}}, got {type(delayq).__name__}")
         # Not super(): a dataclass with slots is created twice, and this method belongs to the first class.
         changed: Any = Task.using(self, **changes)
         return changed if delayq is None else replace(changed, delayq={**(self.delayq or {}), **delayq})

@@ -10,7 +10,14 @@ from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.task.options import Expires, OnExpiry, RetryDelay, Unique, expiry_times
+from django_delayq.task.options import (
+    AlreadyDone,
+    Expires,
+    OnExpiry,
+    RetryDelay,
+    Unique,
+    expiry_times,
+)
 from django_delayq.task.task import check_common_options
 
 
@@ -22,7 +29,7 @@ class TaskOptions:
     #: Returns the delay of the next attempt, given the number of the failed one and its exception.
     retry_delay: RetryDelay | None = None
     #: Called with the arguments of a job whose last run was cut off; if it returns true, the job has succeeded.
-    already_done: Callable[..., Any] | None = None
+    already_done: AlreadyDone | None = None
     #: Seconds or timedelta.
     timeout: float | timedelta | None = None
     hard_timeout: float | timedelta | None = None

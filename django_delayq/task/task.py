@@ -3,7 +3,6 @@
 Calling a task calls the function; `enqueue()` sends a job. `using()`, `after()` and `at()` copy it with other options.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -39,13 +38,15 @@ from django_delayq.task.arguments import (
 )
 from django_delayq.task.handle import JobHandle, get_job
 from django_delayq.task.options import (
-    AbsentMethod,
+    AbsentMethods,
+    AlreadyDone,
     Expires,
     ExpiryTimes,
     KeyFunction,
     OnExpiry,
     RetryDelay,
     Unique,
+    check_retry_delay,
     compute_key,
     expiry_times,
     make_expiry,
@@ -58,7 +59,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Generic[P, R]):
+class Task(AbsentMethods, Generic[P, R]):
     """A registered function and the options of its jobs.
 
     Instances are immutable and may be shared by threads::
@@ -79,7 +80,7 @@ class Task(Generic[P, R]):
     #: Returns the delay of the next attempt, given the number of the failed one and its exception.
     retry_delay: RetryDelay | None = None
     aliases: tuple[str, ...] = ()
-    already_done: Callable[P, bool] | None = None
+    already_done: AlreadyDone | None = None
     sensitive: Sensitive = ()
     delay_us: int | None = None
     due_us: int | None = None
@@ -107,11 +108,6 @@ class Task(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a job."""
         return self.func(*args, **kwargs)
-
-    delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
-    apply_async = AbsentMethod("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs), as you need")
-    send = AbsentMethod("write task.enqueue(…) with the same arguments")
-    schedule = AbsentMethod("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
 
     def using(
         self,
@@ -301,7 +297,10 @@ class Task(Generic[P, R]):
     def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Config, Job, float]:
         """Return the settings of the job's store, the job, and the moment that its delay counts from."""
         config = get_config()
-        self.check_fit(args, kwargs)
+        try:
+            self.check_fit(args, kwargs)
+        except TypeError as error:
+            raise TypeError(f"The arguments do not fit the task {self.name}: {error}") from None
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
         return self._new(config, queue=queue, args=args, kwargs=kwargs)
@@ -376,13 +375,8 @@ def check_common_options(
         raise ValueError(f"{label('unique')} must be 'keep' or 'reject', got {options.unique!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
-    if options.retry_delay is not None and not callable(options.retry_delay):
-        raise ValueError(
-            f"{label('retry_delay')} must be a function of the attempt and the exception, "
-            f"got {type(options.retry_delay).__name__}; for fixed delays use RetryPolicy(delays=…)"
-        )
-    if inspect.iscoroutinefunction(options.retry_delay):
-        raise ValueError(f"{label('retry_delay')} must be a plain function, not async def")
+    if options.retry_delay is not None:
+        check_retry_delay(options.retry_delay, name=label("retry_delay"))
     if options.on_expiry not in ("drop", "dead"):
         raise ValueError(f"{label('on_expiry')} must be 'drop' or 'dead', got {options.on_expiry!r:.80}")
     for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):
