@@ -147,8 +147,8 @@ class DelayQBackend(BaseTaskBackend):
         return result
 
     def check(self, **_: Any) -> list[CheckMessage]:
-        """Return the errors and warnings about OPTIONS; never connects to Redis."""
-        return list(self._problems())
+        """Return the errors and warnings about OPTIONS and the options of tasks; never connects to Redis."""
+        return [*self._problems(), *self._wrong_policies()]
 
     def _check_function(self, func: Any) -> None:
         if func.__name__ == "<lambda>" or "." in func.__qualname__:
@@ -198,7 +198,7 @@ class DelayQBackend(BaseTaskBackend):
         for path, options in tasks.items():
             task = registry.find(path) if isinstance(path, str) else None
             try:
-                read = TaskOptions.read(options, of=f"{of}['TASKS'][{path!r:.200}]")
+                read = TaskOptions.read(options, of=f"{of}['TASKS'][{path!r:.200}]", is_final=True)
                 if isinstance(task, DjangoTask):
                     DjangoTask.of(task.source, read)
             except (DelayQError, ValueError, TypeError) as error:
@@ -210,6 +210,16 @@ class DelayQBackend(BaseTaskBackend):
                     hint="Write the path of the function, 'module.function', of a task in tasks.py of an app.",
                     id="delayq.W014",
                 )
+
+    def _wrong_policies(self) -> Iterator[CheckMessage]:
+        """Yield the errors in `delayq=` that the declaration of a task could not judge."""
+        for task in registry.tasks():
+            given = getattr(task.source, "delayq", None) if isinstance(task, DjangoTask) else None
+            if given is not None and task.source.backend == self.alias:
+                try:
+                    TaskOptions.read(given, of=f"delayq of the task {task.name}", is_final=True)
+                except ValueError as error:
+                    yield Error(f"{error}.", id="delayq.E009")
 
 
 def _unpickle(cls: Any, path: str, others: dict[str, Any]) -> Any:

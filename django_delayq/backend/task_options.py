@@ -41,8 +41,11 @@ class TaskOptions:
     on_expiry: OnExpiry = "drop"
 
     @classmethod
-    def read(cls, value: Any, *, of: str) -> "TaskOptions":
-        """Return the options in a dict; `of` names the dict in errors. Raises ValueError and `DelayTypeError`."""
+    def read(cls, value: Any, *, of: str, is_final: bool = False) -> "TaskOptions":
+        """Return the options in a dict; `of` names the dict in errors. Raises ValueError and `DelayTypeError`.
+
+        With `is_final`, a module of an exception that fails to be imported is an error.
+        """
         known = [field.name for field in fields(cls)]
         if not isinstance(value, Mapping):
             raise ValueError(f"{of} must be a dict of {', '.join(known)}, got {type(value).__name__}")
@@ -63,7 +66,7 @@ class TaskOptions:
             expiry_times(options.expires, name=label("expires"))
         check_common_options(options, **limits_us, label=label)
         if options.retry is not None and options.retry.has_rules:
-            resolve(options.retry, name=label("retry"))
+            resolve(options.retry, name=label("retry"), is_final=is_final)
         if options.already_done is not None and not callable(options.already_done):
             raise ValueError(f"{label('already_done')} must be a function, got {type(options.already_done).__name__}")
         if options.key is not None and not callable(options.key):

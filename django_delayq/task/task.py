@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config
-from django_delayq.conf.exception_classes import resolve
+from django_delayq.conf.exception_classes import is_resolved, resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
@@ -95,6 +95,8 @@ class Task(AbsentMethods, Generic[P, R]):
     on_expiry: OnExpiry = "drop"
     #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
     result_ttl_us: int | None = None
+    #: Whether nobody knows yet if each exception that `retry` names exists. No field: each copy finds out for itself.
+    has_open_rules = False
 
     def __post_init__(self) -> None:
         # As functools.update_wrapper does, but the attributes of this dataclass are frozen.
@@ -103,7 +105,7 @@ class Task(AbsentMethods, Generic[P, R]):
         self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
         check_options(self)
         if self.retry is not None and self.retry.has_rules:
-            object.__setattr__(self, "retry", resolve(self.retry))
+            self._resolve(self.retry)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a job."""
@@ -309,6 +311,11 @@ class Task(AbsentMethods, Generic[P, R]):
         self, config: Config, *, args: list[Any], kwargs: dict[str, Any], **facts: Any
     ) -> tuple[Config, Job, float]:
         """Return what `_draft()` does; `facts` are the fields of `Job` that are not options of the task."""
+        policy = self.retry
+        if policy is None:
+            policy = config.tasks.retry
+        elif self.has_open_rules:
+            policy = self._resolve(policy, name=f"the task {self.name}", is_final=True)
         raw_id, key = next_id(), self.key
         if key is None and self.key_of is not None:
             key = compute_key(self.key_of, self.signature, args, kwargs, task=self.name)
@@ -318,7 +325,7 @@ class Task(AbsentMethods, Generic[P, R]):
             shard=shard,
             task=self.name,
             priority=self.priority,
-            retry=self.retry if self.retry is not None else config.tasks.retry,
+            retry=policy,
             timeout_us=self.timeout_us,
             hard_timeout_us=self.hard_timeout_us,
             key=key,
@@ -329,6 +336,13 @@ class Task(AbsentMethods, Generic[P, R]):
             **facts,
         )
         return config, job, 0.0 if self.delay_us is None else runtime.current().clock.steady()
+
+    def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:
+        """Replace `retry` by the policy with the own path of each class, and return it. Raises ValueError."""
+        policy = resolve(policy, **how)
+        # A path is open that names a module which is being imported right now, such as that of the task.
+        self.__dict__.update(retry=policy, has_open_rules=not is_resolved(policy))
+        return policy
 
     def _in_context(self, config: Config, job: Job, called_at: float, context: dict[str, Any]) -> JobHandle:
         check_context(context, of=self.name)
