@@ -33,7 +33,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 def _rules(config: Config, name: str) -> list[CheckMessage]:
     given, hint = config.tasks.retry, "Name the class itself, or its own path."
     try:
-        resolved = resolve(given, name=name)
+        resolved = resolve(given, name=name, is_final=True)
     except ValueError as error:
         return [Error(f"{error}.", hint, id="delayq.E008")]
     # A process that imports no code of the project compares the paths of settings as they are.
@@ -43,6 +43,24 @@ def _rules(config: Config, name: str) -> list[CheckMessage]:
         for path, own in zip(getattr(given, rule), getattr(resolved, rule), strict=True)
         if path != own
     ]
+
+
+def check_policies(**_: Any) -> list[CheckMessage]:
+    """Report every task whose policy names an exception that does not exist, or a module that cannot be imported.
+
+    A declaration cannot judge a path into its own module, which is not complete by then.
+    """
+    # Most modules that define tasks late are imported with the URLs, and checks run in no fixed order.
+    check_url_config(None)
+    problems: list[CheckMessage] = []
+    for task in registry.tasks():
+        try:
+            if task.retry is not None:
+                resolve(task.retry, name=f"the task {task.name}", is_final=True)
+        except ValueError as error:
+            hint = "Its jobs would not follow the policy, so enqueue() refuses them."
+            problems.append(Error(f"{error}.", hint, id="delayq.E009"))
+    return problems
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:

@@ -27,7 +27,9 @@ from django_delayq.job.ids import from_text
 from django_delayq.job.job import DJANGO_TASK
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
+from django_delayq.task.options import AbsentMethod
 
+_USE_RUN_AFTER = "write task.using(run_after=…).enqueue(…), with an aware datetime or a timedelta"
 _NO_RESULT = "There is no result {!r:.100}: it was never enqueued with this backend, or is kept no longer."
 
 
@@ -38,8 +40,21 @@ class DelayQTask(Task):  # type: ignore[type-arg]
     # Excluded from equality: it is not stored, so tasks rebuilt by `get_result()` lack it.
     delayq: Mapping[str, Any] | None = field(default=None, compare=False)
 
+    # No fields: they have no annotation.
+    delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.using(run_after=…).enqueue(…)")
+    apply_async = AbsentMethod("write task.using(run_after=…, queue_name=…).enqueue(*args, **kwargs), as you need")
+    send = AbsentMethod("write task.enqueue(…) with the same arguments")
+    schedule = AbsentMethod(_USE_RUN_AFTER)
+    after = AbsentMethod(_USE_RUN_AFTER)
+    at = AbsentMethod(_USE_RUN_AFTER)
+    delay_on_commit = AbsentMethod("write task.enqueue(…), and set OPTIONS['ON_COMMIT'] of its alias in TASKS")
+    apply = AbsentMethod("write task.call(…), which calls the function here and now")
+    enqueue_many = AbsentMethod("write a loop of task.enqueue(…)")
+
     def using(self, *, delayq: Mapping[str, Any] | None = None, **changes: Any) -> Any:
         """Return a copy with other options; options that `delayq` leaves out stay."""
+        if not isinstance(delayq, Mapping | None):
+            raise TypeError(f"delayq must be a dict such as {{'timeout': 60}}, got {type(delayq).__name__}")
         # Not super(): a dataclass with slots is created twice, and this method belongs to the first class.
         changed: Any = Task.using(self, **changes)
         return changed if delayq is None else replace(changed, delayq={**(self.delayq or {}), **delayq})
@@ -132,8 +147,8 @@ class DelayQBackend(BaseTaskBackend):
         return result
 
     def check(self, **_: Any) -> list[CheckMessage]:
-        """Return the errors and warnings about OPTIONS; never connects to Redis."""
-        return list(self._problems())
+        """Return the errors and warnings about OPTIONS and the options of tasks; never connects to Redis."""
+        return [*self._problems(), *self._wrong_policies()]
 
     def _check_function(self, func: Any) -> None:
         if func.__name__ == "<lambda>" or "." in func.__qualname__:
@@ -183,7 +198,7 @@ class DelayQBackend(BaseTaskBackend):
         for path, options in tasks.items():
             task = registry.find(path) if isinstance(path, str) else None
             try:
-                read = TaskOptions.read(options, of=f"{of}['TASKS'][{path!r:.200}]")
+                read = TaskOptions.read(options, of=f"{of}['TASKS'][{path!r:.200}]", is_final=True)
                 if isinstance(task, DjangoTask):
                     DjangoTask.of(task.source, read)
             except (DelayQError, ValueError, TypeError) as error:
@@ -195,6 +210,16 @@ class DelayQBackend(BaseTaskBackend):
                     hint="Write the path of the function, 'module.function', of a task in tasks.py of an app.",
                     id="delayq.W014",
                 )
+
+    def _wrong_policies(self) -> Iterator[CheckMessage]:
+        """Yield the errors in `delayq=` that the declaration of a task could not judge."""
+        for task in registry.tasks():
+            given = getattr(task.source, "delayq", None) if isinstance(task, DjangoTask) else None
+            if given is not None and task.source.backend == self.alias:
+                try:
+                    TaskOptions.read(given, of=f"delayq of the task {task.name}", is_final=True)
+                except ValueError as error:
+                    yield Error(f"{error}.", id="delayq.E009")
 
 
 def _unpickle(cls: Any, path: str, others: dict[str, Any]) -> Any:

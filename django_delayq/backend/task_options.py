@@ -10,7 +10,14 @@ from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.task.options import Expires, OnExpiry, RetryDelay, Unique, expiry_times
+from django_delayq.task.options import (
+    AlreadyDone,
+    Expires,
+    OnExpiry,
+    RetryDelay,
+    Unique,
+    expiry_times,
+)
 from django_delayq.task.task import check_common_options
 
 
@@ -22,7 +29,7 @@ class TaskOptions:
     #: Returns the delay of the next attempt, given the number of the failed one and its exception.
     retry_delay: RetryDelay | None = None
     #: Called with the arguments of a job whose last run was cut off; if it returns true, the job has succeeded.
-    already_done: Callable[..., Any] | None = None
+    already_done: AlreadyDone | None = None
     #: Seconds or timedelta.
     timeout: float | timedelta | None = None
     hard_timeout: float | timedelta | None = None
@@ -34,8 +41,11 @@ class TaskOptions:
     on_expiry: OnExpiry = "drop"
 
     @classmethod
-    def read(cls, value: Any, *, of: str) -> "TaskOptions":
-        """Return the options in a dict; `of` names the dict in errors. Raises ValueError and `DelayTypeError`."""
+    def read(cls, value: Any, *, of: str, is_final: bool = False) -> "TaskOptions":
+        """Return the options in a dict; `of` names the dict in errors. Raises ValueError and `DelayTypeError`.
+
+        With `is_final`, a module of an exception that fails to be imported is an error.
+        """
         known = [field.name for field in fields(cls)]
         if not isinstance(value, Mapping):
             raise ValueError(f"{of} must be a dict of {', '.join(known)}, got {type(value).__name__}")
@@ -56,7 +66,7 @@ class TaskOptions:
             expiry_times(options.expires, name=label("expires"))
         check_common_options(options, **limits_us, label=label)
         if options.retry is not None and options.retry.has_rules:
-            resolve(options.retry, name=label("retry"))
+            resolve(options.retry, name=label("retry"), is_final=is_final)
         if options.already_done is not None and not callable(options.already_done):
             raise ValueError(f"{label('already_done')} must be a function, got {type(options.already_done).__name__}")
         if options.key is not None and not callable(options.key):

@@ -32,6 +32,9 @@ EXTRA_KEYS = ("TASKS", "ON_COMMIT")
 OWN_KEYS = ("RETRY", "RESULT_TTL", "MAX_PAYLOAD")
 #: Default for Django's tasks: bytes of JSON of the arguments, and of the returned value.
 MAX_PAYLOAD = 8 * 1024 * 1024
+#: Keys of other task queues for what is an option of each task here.
+_TIME_LIMIT_KEYS = ("TIMEOUT", "HARD_TIMEOUT", "SOFT_TIMEOUT", "TIME_LIMIT", "SOFT_TIME_LIMIT", "TASK_TIME_LIMIT")
+_TIME_LIMITS = ": time limits belong to tasks, as @delayed_task(timeout=…, hard_timeout=…)"
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 #: Key of DELAYQ -> the parts of Config that it fills, and their fields.
 SETTINGS: dict[str, dict[str, Field[Any]]] = {}
@@ -58,7 +61,8 @@ def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "
     for key, entry in value.items():
         place = of if own and key in own else "DELAYQ"
         if key not in SETTINGS:
-            message = f"{place} has the unknown key {key!r:.80}{did_you_mean(key, SETTINGS)}."
+            cure = _TIME_LIMITS if key in _TIME_LIMIT_KEYS else did_you_mean(key, SETTINGS)
+            message = f"{place} has the unknown key {key!r:.80}{cure}."
             problems.append(Error(message, f"Known keys: {', '.join(SETTINGS)}.", id="delayq.E004"))
             continue
         try:

@@ -63,6 +63,29 @@ class Validator:
         raise ValueError(f"{name} must be {self.accepts}{reason}, got {got}")
 
 
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """The check of a list; errors name the first wrong entry by its index. Config keeps a tuple."""
+
+    #: Legal values, as errors and docs/settings.md describe them.
+    accepts: str
+    #: Returns what is wrong with an entry, or None; never its text, which may be a secret.
+    wrong: Callable[[Any], str | None]
+    #: Refuse an entry that is there twice, and show it.
+    is_unique: bool = False
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return what Config keeps of a legal value."""
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{name} must be {self.accepts}, got {type(value).__name__}")
+        for at, each in enumerate(value):
+            if wrong := self.wrong(each):
+                raise ValueError(f"{name} must be {self.accepts}, but {name}[{at}] {wrong}")
+            if self.is_unique and each in value[:at]:
+                raise ValueError(f"{name}[{at}] is {each!r:.200} again, as {name}[{value.index(each)}]; take one out")
+        return tuple(value)
+
+
 def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US, unit_us: int = 1) -> Validator:
     """Return a validator of durations within bounds; Config keeps a number of `unit_us`."""
     bounds = f"{f'at least {duration_text(minimum_us)}, ' if minimum_us else ''}at most {duration_text(maximum_us)}"
@@ -130,6 +153,18 @@ def encryption(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _wrong_text(value: Any) -> str | None:
+    return None if isinstance(value, str) else f"is of the type {type(value).__name__}"
+
+
+def _wrong_class(value: Any) -> str | None:
+    return _wrong_text(value) or (None if "." in value else "has no dot")
+
+
+def _wrong_secret(value: Any) -> str | None:
+    return _wrong_text(value) or (None if len(value) >= _SHORTEST_SECRET else f"has {len(value)}")
+
+
 boolean = Validator("True or False", lambda value: isinstance(value, bool))
 retry = Validator("a django_delayq.RetryPolicy", lambda value: isinstance(value, RetryPolicy))
 prefix = Validator(
@@ -137,28 +172,9 @@ prefix = Validator(
     lambda value: check_name(value, name="") and value.isprintable() and not set(value) & set("{}*?[]\\ "),
     shows_text=True,
 )
-modules = Validator(
-    "a list of dotted module paths",
-    lambda value: isinstance(value, list | tuple) and all(isinstance(path, str) for path in value),
-    tuple,
-)
-secrets = Validator(
-    f"a list of texts of at least {_SHORTEST_SECRET} characters",
-    lambda value: (
-        isinstance(value, list | tuple)
-        and all(isinstance(each, str) and len(each) >= _SHORTEST_SECRET for each in value)
-    ),
-    tuple,
-)
-classes = Validator(
-    "a list of dotted paths of classes, each once",
-    lambda value: (
-        isinstance(value, list | tuple)
-        and all(isinstance(path, str) and "." in path for path in value)
-        and len(set(value)) == len(value)
-    ),
-    tuple,
-)
+modules = ListOf("a list of dotted module paths", _wrong_text)
+secrets = ListOf(f"a list of texts of at least {_SHORTEST_SECRET} characters", _wrong_secret)
+classes = ListOf("a list of dotted paths of classes, each once", _wrong_class, is_unique=True)
 queues = Validator(
     f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to {{}}: queues have no options in this version",
     lambda value: isinstance(value, Mapping) and all(_check_queue(*each) for each in value.items()),

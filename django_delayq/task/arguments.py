@@ -52,11 +52,16 @@ def positional_and_named(arguments: Any) -> tuple[list[Any], dict[str, Any]]:
     return list(arguments), {}
 
 
-def check_fit(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Raise TypeError if the function does not accept the arguments."""
+def check_fit(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], *, of: str = "") -> None:
+    """Raise TypeError if the function does not accept the arguments. The error names the task `of`."""
     least, most = _positional(func)
     if kwargs or not least <= len(args) <= most:
-        signature(func).bind(*args, **kwargs)
+        try:
+            signature(func).bind(*args, **kwargs)
+        except TypeError as error:
+            if not of:
+                raise
+            raise TypeError(f"The arguments do not fit the task {of}: {error}") from None
 
 
 def check_payload(

@@ -10,11 +10,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import duration_us
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
 from django_delayq.task.arguments import signature
 from django_delayq.task.options import (
+    AlreadyDone,
     Expires,
     KeyFunction,
     OnExpiry,
@@ -26,6 +28,36 @@ from django_delayq.task.options import (
 )
 from django_delayq.task.sensitive import Sensitive, check_sensitive
 from django_delayq.task.task import Task
+
+#: Option of `using()`, of Django's tasks or of Celery's -> what to write here.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("delay", "at", "run_after", "countdown", "eta", "database"),
+        "it is an option of single jobs: task.using(delay=60).enqueue(…)",
+    ),
+    "queue_name": "write queue=",
+    "bind": "the function gets no self: current_job() has the id and the attempt, and raise RetryLater(60) retries",
+    "base": "the code around every run is a middleware, in DELAYQ['MIDDLEWARE']",
+    "autoretry_for": "write retry=RetryPolicy(retry_on=…)",
+    "dont_autoretry_for": "write retry=RetryPolicy(dead_on=…)",
+    "max_retries": "write retry=RetryPolicy(max_attempts=…), which counts the first attempt too",
+    "max_attempts": "write retry=RetryPolicy(max_attempts=…)",
+    "default_retry_delay": "write retry=RetryPolicy(delays=[…])",
+    **dict.fromkeys(
+        ("retry_kwargs", "retry_backoff", "retry_backoff_max", "retry_jitter"),
+        "write retry=RetryPolicy(max_attempts=…, base=…, cap=…), whose delays grow at random",
+    ),
+    **dict.fromkeys(
+        ("acks_late", "acks_on_failure_or_timeout", "reject_on_worker_lost"),
+        "leave it out: every job is acknowledged after its run, and runs again if its worker dies",
+    ),
+    "ignore_result": "leave it out: a result is kept only with store_result=True",
+    "track_started": "leave it out: a handle's state is always 'claimed' while the job runs",
+    "serializer": "leave it out: arguments are JSON",
+    "rate_limit": "there are no rate limits; a queue of its own with few workers bounds how many jobs run at once",
+    "time_limit": "write hard_timeout=, which kills the process with --pool processes",
+    "soft_time_limit": "write timeout=, which raises TaskTimeout in the task",
+}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,7 +108,7 @@ def delayed_task(
     hard_timeout: float | timedelta | None = ...,
     name: str | None = ...,
     aliases: Sequence[str] = ...,
-    already_done: Callable[..., bool] | None = ...,
+    already_done: AlreadyDone | None = ...,
     on_commit: bool | None = ...,
     store_result: bool | float | timedelta = ...,
     sensitive: Sensitive | Sequence[str] = ...,
@@ -99,7 +131,7 @@ def delayed_task(
     hard_timeout: float | timedelta | None = None,
     name: str | None = None,
     aliases: Sequence[str] = (),
-    already_done: Callable[..., bool] | None = None,
+    already_done: AlreadyDone | None = None,
     on_commit: bool | None = None,
     store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
@@ -107,6 +139,7 @@ def delayed_task(
     unique: Unique = "keep",
     expires: Expires | None = None,
     on_expiry: OnExpiry = "drop",
+    **others: Any,
 ) -> Any:
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
 
@@ -126,6 +159,9 @@ def delayed_task(
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
     """
+
+    for option in others:
+        raise TypeError(_unknown(option))
 
     def decorate(func: Callable[P, R]) -> Task[P, R]:
         _check_function(func, named=name is not None)
@@ -159,6 +195,16 @@ def delayed_task(
         return task
 
     return decorate if func is None else decorate(func)
+
+
+def _unknown(option: str) -> str:
+    """Return the error about an option that `@delayed_task` does not have; type checkers report it too."""
+    known = [
+        name for name, each in inspect.signature(delayed_task).parameters.items() if each.kind is each.KEYWORD_ONLY
+    ]
+    if option in _INSTEAD:
+        return f"@delayed_task has no option {option!r}: {_INSTEAD[option]}"
+    return f"@delayed_task has no option {option!r:.80}{did_you_mean(option, known)}; it has {', '.join(known)}"
 
 
 def _check_names(name: Any, aliases: Any) -> None:

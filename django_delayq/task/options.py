@@ -1,10 +1,10 @@
-"""Options: values that options of a task may have: expiry, the function that computes unique keys, time of a result.
+"""Options: values that options of a task may have: expiry, functions for keys and delays, time of a result.
 
 A key function takes those parameters of the task that it names.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
 from inspect import Parameter, Signature
@@ -27,6 +27,8 @@ OnExpiry = Literal["drop", "dead"]
 KeyFunction = Callable[..., str | None]
 #: What happens if another job holds the key: its handle is returned, or `KeyHeld` raised.
 Unique = Literal["keep", "reject"]
+#: Returns whether an earlier run did the work, given the arguments of the job.
+AlreadyDone = Callable[..., bool | Awaitable[bool]]
 #: Returns the delay of the next attempt, None for that of the policy, given the failed one's number and exception.
 RetryDelay = Callable[[int, BaseException], float | timedelta | None]
 #: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
@@ -52,6 +54,22 @@ class AbsentMethod:
         raise AttributeError(f"{of} has no {self._name}(): {self._instead}", name=self._name, obj=task)
 
 
+_NO_CHAINS = "write task.job(…) for enqueue_many(); instead of a chain, a task enqueues the next one at its end"
+
+
+class AbsentMethods:
+    """Methods of other task queues that `@delayed_task` has not."""
+
+    delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
+    apply_async = AbsentMethod("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs), as you need")
+    send = AbsentMethod("write task.enqueue(…) with the same arguments")
+    schedule = AbsentMethod("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
+    delay_on_commit = AbsentMethod("write task.enqueue(…): inside a transaction the job is sent after the commit")
+    apply = AbsentMethod("write task(…), which calls the function here and now")
+    s = AbsentMethod(_NO_CHAINS)
+    si = AbsentMethod(_NO_CHAINS)
+
+
 class ExpiryTimes(NamedTuple):
     """The `expires` of a task: µs after the due time, or µs since the epoch. The other one is None."""
 
@@ -69,6 +87,10 @@ def expiry_times(expires: Any, *, name: str = "expires") -> ExpiryTimes:
     if isinstance(expires, bool) or not isinstance(expires, int | float | timedelta):
         raise DelayTypeError(
             f"{name} must be a number of seconds, a timedelta, or an aware datetime, got {type(expires).__name__}"
+        )
+    if expires < timedelta() if isinstance(expires, timedelta) else expires < 0:
+        raise DelayValueError(
+            f"{name} must not be negative: it counts from the due time; leave it out for a job that never expires"
         )
     span_us = duration_us(expires, name=name)
     if not 0 < span_us <= LATEST_US:
@@ -164,3 +186,26 @@ def result_ttl_us(value: bool | float | timedelta) -> int | None:
     if not _MIN_RESULT_TTL_US <= ttl_us < 2**53:
         raise ValueError("store_result must be True, False, or a time of at least 1 ms for which the result is kept")
     return ttl_us
+
+
+def check_retry_delay(func: Any, *, name: str) -> None:
+    """Raise ValueError if the function cannot compute delays; `name` is what errors call it."""
+    if not callable(func):
+        raise ValueError(
+            f"{name} must be a function of the attempt and the exception, got {type(func).__name__}; "
+            f"for fixed delays use RetryPolicy(delays=…)"
+        )
+    if inspect.iscoroutinefunction(func):
+        raise ValueError(f"{name} must be a plain function, not async def")
+    try:
+        parameters = _signature(func)
+    except (ValueError, TypeError):
+        # Python cannot read the parameters of some functions in C.
+        return
+    try:
+        parameters.bind(1, None)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} is called with the number of the failed attempt and its exception, which do not fit "
+            f"{getattr(func, '__name__', type(func).__name__)}{parameters}: {error}"
+        ) from error

@@ -79,6 +79,11 @@ def names() -> list[str]:
     return sorted(_tasks)
 
 
+def tasks() -> list[Any]:
+    """Return all registered tasks, each once, sorted by name."""
+    return [_tasks[name] for name in names() if _tasks[name].name == name]
+
+
 def autodiscover(modules: tuple[str, ...]) -> None:
     """Import `tasks.py` of every installed app, and the given modules."""
     autodiscover_modules("tasks")

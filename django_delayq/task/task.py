@@ -3,7 +3,6 @@
 Calling a task calls the function; `enqueue()` sends a job. `using()`, `after()` and `at()` copy it with other options.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config
-from django_delayq.conf.exception_classes import resolve
+from django_delayq.conf.exception_classes import is_resolved, resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
@@ -39,13 +38,15 @@ from django_delayq.task.arguments import (
 )
 from django_delayq.task.handle import JobHandle, get_job
 from django_delayq.task.options import (
-    AbsentMethod,
+    AbsentMethods,
+    AlreadyDone,
     Expires,
     ExpiryTimes,
     KeyFunction,
     OnExpiry,
     RetryDelay,
     Unique,
+    check_retry_delay,
     compute_key,
     expiry_times,
     make_expiry,
@@ -58,7 +59,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Generic[P, R]):
+class Task(AbsentMethods, Generic[P, R]):
     """A registered function and the options of its jobs.
 
     Instances are immutable and may be shared by threads::
@@ -79,7 +80,7 @@ class Task(Generic[P, R]):
     #: Returns the delay of the next attempt, given the number of the failed one and its exception.
     retry_delay: RetryDelay | None = None
     aliases: tuple[str, ...] = ()
-    already_done: Callable[P, bool] | None = None
+    already_done: AlreadyDone | None = None
     sensitive: Sensitive = ()
     delay_us: int | None = None
     due_us: int | None = None
@@ -94,6 +95,8 @@ class Task(Generic[P, R]):
     on_expiry: OnExpiry = "drop"
     #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
     result_ttl_us: int | None = None
+    #: Whether nobody knows yet if each exception that `retry` names exists. No field: each copy finds out for itself.
+    has_open_rules = False
 
     def __post_init__(self) -> None:
         # As functools.update_wrapper does, but the attributes of this dataclass are frozen.
@@ -102,16 +105,11 @@ class Task(Generic[P, R]):
         self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
         check_options(self)
         if self.retry is not None and self.retry.has_rules:
-            object.__setattr__(self, "retry", resolve(self.retry))
+            self._resolve(self.retry)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a job."""
         return self.func(*args, **kwargs)
-
-    delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
-    apply_async = AbsentMethod("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs), as you need")
-    send = AbsentMethod("write task.enqueue(…) with the same arguments")
-    schedule = AbsentMethod("write task.after(60).enqueue(…), or task.at(moment).enqueue(…)")
 
     def using(
         self,
@@ -305,7 +303,7 @@ class Task(Generic[P, R]):
     def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Config, Job, float]:
         """Return the settings of the job's store, the job, and the moment that its delay counts from."""
         config = get_config()
-        self.check_fit(args, kwargs)
+        check_fit(self.func, args, kwargs, of=self.name)
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
         return self._new(config, queue=queue, args=args, kwargs=kwargs)
@@ -314,6 +312,9 @@ class Task(Generic[P, R]):
         self, config: Config, *, args: list[Any], kwargs: dict[str, Any], **facts: Any
     ) -> tuple[Config, Job, float]:
         """Return what `_draft()` does; `facts` are the fields of `Job` that are not options of the task."""
+        policy = config.tasks.retry if self.retry is None else self.retry
+        if self.has_open_rules:
+            policy = self._resolve(policy, name=f"the task {self.name}", is_final=True)
         raw_id, key = next_id(), self.key
         if key is None and self.key_of is not None:
             key = compute_key(self.key_of, self.signature, args, kwargs, task=self.name)
@@ -323,7 +324,7 @@ class Task(Generic[P, R]):
             shard=shard,
             task=self.name,
             priority=self.priority,
-            retry=self.retry if self.retry is not None else config.tasks.retry,
+            retry=policy,
             timeout_us=self.timeout_us,
             hard_timeout_us=self.hard_timeout_us,
             key=key,
@@ -334,6 +335,13 @@ class Task(Generic[P, R]):
             **facts,
         )
         return config, job, 0.0 if self.delay_us is None else runtime.current().clock.steady()
+
+    def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:
+        """Replace `retry` by the policy with the own path of each class, and return it. Raises ValueError."""
+        policy = resolve(policy, **how)
+        # A path is open that names a module which is being imported right now, such as that of the task.
+        self.__dict__.update(retry=policy, has_open_rules=not is_resolved(policy))
+        return policy
 
     def _in_context(self, config: Config, job: Job, called_at: float, context: dict[str, Any]) -> JobHandle:
         check_context(context, of=self.name)
@@ -380,13 +388,8 @@ def check_common_options(
         raise ValueError(f"{label('unique')} must be 'keep' or 'reject', got {options.unique!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
-    if options.retry_delay is not None and not callable(options.retry_delay):
-        raise ValueError(
-            f"{label('retry_delay')} must be a function of the attempt and the exception, "
-            f"got {type(options.retry_delay).__name__}; for fixed delays use RetryPolicy(delays=…)"
-        )
-    if inspect.iscoroutinefunction(options.retry_delay):
-        raise ValueError(f"{label('retry_delay')} must be a plain function, not async def")
+    if options.retry_delay is not None:
+        check_retry_delay(options.retry_delay, name=label("retry_delay"))
     if options.on_expiry not in ("drop", "dead"):
         raise ValueError(f"{label('on_expiry')} must be 'drop' or 'dead', got {options.on_expiry!r:.80}")
     for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):

@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Any
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US, moment, timedelta_of
+from django_delayq.clock import SECOND_US, duration_us, moment, timedelta_of
 from django_delayq.conf.settings import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, Snooze
+from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.retry import class_path, lineage_of
@@ -46,11 +46,26 @@ def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | N
         delay, until = timedelta_of(error.units, of="Snooze") if error.units else delay, error.until  # type: ignore[arg-type]
     elif delay is None:
         return None
+    if until is None:
+        _check_delay(delay, of=error)
     delay_us, due_us = get_config(job.backend).tasks.check_time(delay=delay, at=until, name="until")
     if due_us is None:
         return delay_us or 0
     # By Redis's clock: the time of the claim there, and the time that has passed here since.
     return max(0, due_us - claim.claimed_us - int((monotonic() - claim.received_at) * SECOND_US))
+
+
+def _check_delay(delay: Any, *, of: RetryLater | Snooze) -> None:
+    """Raise `InvalidDelay`, which says what the exception takes."""
+    try:
+        duration_us(delay, name="the delay")
+    except InvalidDelay as wrong:
+        takes = (
+            "Snooze() takes seconds, a timedelta, keywords such as minutes=5, or until= for a moment"
+            if isinstance(of, Snooze)
+            else "RetryLater() takes seconds or a timedelta, then the reason; for a moment raise Snooze(until=…)"
+        )
+        raise type(wrong)(f"{wrong}; {takes}") from None
 
 
 def _text(error: BaseException) -> str:

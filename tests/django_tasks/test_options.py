@@ -129,6 +129,22 @@ def test_a_key_function_of_other_arguments_is_refused_before_anything_is_sent(ta
         django_tasks.add.enqueue(1)
 
 
+def test_a_retry_delay_that_cannot_be_called_is_refused(tasks_settings: Any) -> None:
+    words = r"\['retry_delay'\] is called with the number of the failed attempt and its exception"
+    with pytest.raises(InvalidTask, match=words):
+        django_tasks.add.using(delayq={"retry_delay": lambda: 5})
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"retry_delay": lambda attempt: 5}})
+    [problem] = default_task_backend.check()
+    assert (problem.id, "too many positional" in problem.msg) == ("delayq.E013", True)
+
+
+@pytest.mark.parametrize("options", [5, "key", [("key", "k")]], ids=repr)
+def test_options_that_are_no_dict_are_refused(options: Any) -> None:
+    for task in (django_tasks.add, django_tasks.add.using(delayq={"key": "k"})):
+        with pytest.raises(TypeError, match=f"delayq must be a dict such as .*, got {type(options).__name__}"):
+            task.using(delayq=options)
+
+
 def test_a_held_key_may_be_an_error(tasks_settings: Any, signal_log: Any) -> None:
     options = {"key": lambda a, b=0: None if a == 0 else "k", "unique": "reject"}
     with_options(tasks_settings, TASKS={django_tasks.add.module_path: options})

@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-KEYS = "tests/integration/task/test_key_functions.py"
+KEYS, DECLARATION = "tests/integration/task/test_key_functions.py", "tests/integration/task/test_declaration.py"
 
 COMMIT = "tests/integration/task/on_commit"
 DEADLINE = "tests/integration/store/client/test_deadline.py"
@@ -53,6 +53,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            check_key_function(key_of, signature(func))\n",
         "            pass\n",
     ): (KEYS,),
+    at(
+        "a path into the task's own module is never judged",
+        "task/task.py",
+        "        if self.has_open_rules:\n",
+        "        if False:\n",
+    ): (DECLARATION,),
+    at(
+        "a policy is judged for good while its module is being imported",
+        "task/task.py",
+        "has_open_rules=not is_resolved(policy)",
+        "has_open_rules=False",
+    ): (DECLARATION,),
+    at(
+        "the checks accept a path into a module that cannot be imported",
+        "checks.py",
+        'resolve(task.retry, name=f"the task {task.name}", is_final=True)',
+        'resolve(task.retry, name=f"the task {task.name}")',
+    ): (DECLARATION,),
     at(
         "a refused resend reports that earlier sends stored nothing",
         "task/sender.py",

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq import execute_later
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment, KeyHeld
-from tests.sample_app.tasks import noop
+from tests.sample_app.tasks import catch_all, noop
 
 NAME = noop.name
 LATER = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
@@ -42,7 +42,8 @@ def test_the_order_of_the_first_four_arguments_stays(delayq_settings: Any) -> No
         ({"at": LATER, "delay": None}, DelayTypeError, "delay must be a number of seconds or a timedelta, got None"),
         ({"priority": 101}, ValueError, "priority must be -100 to 100"),
         ({"key": 5}, ValueError, "key must be"),
-        ({"expires": -1}, DelayValueError, "expires must not be negative"),
+        ({"expires": -1}, DelayValueError, "expires must not be negative.*leave it out for a job that never expires"),
+        ({"expires": timedelta(-1)}, DelayValueError, "expires must not be negative.*leave it out"),
         ({"on_expiry": "fail"}, ValueError, "on_expiry must be 'drop' or 'dead'"),
     ],
 )
@@ -51,4 +52,23 @@ def test_a_wrong_argument_is_refused_by_its_name(
 ) -> None:
     with pytest.raises(error, match=words):
         execute_later("mail", NAME, **options)
+    assert client.keys("*") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"args": [1, 2, 3]}, "too many positional arguments"),
+        ({"kwargs": {"to": "ann"}}, "got an unexpected keyword argument 'to'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_by_the_name_of_the_task(
+    delayq_settings: Any, client: Any, arguments: dict[str, Any], words: str
+) -> None:
+    for act in (
+        lambda: execute_later("mail", catch_all.name, **arguments),
+        lambda: catch_all.enqueue(*arguments.get("args", ()), **arguments.get("kwargs", {})),
+    ):
+        with pytest.raises(TypeError, match=rf"^The arguments do not fit the task {catch_all.name}: {words}$"):
+            act()
     assert client.keys("*") == []

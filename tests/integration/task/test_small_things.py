@@ -14,6 +14,10 @@ METHODS = {
     "apply_async": r"write task\.using\(delay=60, .*\)\.enqueue\(\*args, \*\*kwargs\)",
     "send": r"write task\.enqueue\(…\)",
     "schedule": r"write task\.after\(60\)\.enqueue",
+    "delay_on_commit": r"write task\.enqueue\(…\): inside a transaction",
+    "apply": r"write task\(…\)",
+    "s": r"write task\.job\(…\) for enqueue_many\(\)",
+    "si": r"write task\.job\(…\) for enqueue_many\(\)",
 }
 
 

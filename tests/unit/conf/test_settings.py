@@ -219,6 +219,13 @@ def test_an_unknown_key_is_a_problem_that_suggests_the_nearest_key(wrong: Any, r
         assert f"did you mean {right!r}" in problem.msg
 
 
+@pytest.mark.parametrize("key", ["TIMEOUT", "HARD_TIMEOUT", "TIME_LIMIT", "SOFT_TIME_LIMIT"])
+def test_a_time_limit_is_no_setting_but_an_option_of_tasks(key: str) -> None:
+    config, [problem] = read_config({"REDIS": URL, key: 60})
+    assert config is None and problem.id == "delayq.E004" and "did you mean" not in problem.msg
+    assert f"unknown key '{key}': time limits belong to tasks, as @delayed_task(timeout=…" in problem.msg
+
+
 @pytest.mark.parametrize("given", ["redis://x", ["REDIS"], 5, True, b"x"])
 def test_a_setting_that_is_not_a_dict_is_a_problem(given: Any) -> None:
     config, [problem] = read_config(given)

@@ -12,13 +12,16 @@ from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.conf.validators import (
     boolean,
+    classes,
     dict_of,
     duration,
     duration_text,
     integer,
+    modules,
     pattern,
     prefix,
     queues,
+    secrets,
     setting,
     settings_of,
 )
@@ -86,6 +89,24 @@ def test_an_error_about_one_part_of_a_value_names_that_part(validate: Any, value
     with pytest.raises(ValueError, match=words) as caught:
         validate("SETTING", value)
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("validate", "value", "words"),
+    [
+        (classes, ["shop.A", 5], r"paths of classes, each once, but SETTING\[1\] is of the type int"),
+        (classes, ["shop.A", "s3cret"], r"but SETTING\[1\] has no dot"),
+        (classes, ["shop.A", "shop.B", "shop.A"], r"SETTING\[2\] is 'shop.A' again, as SETTING\[0\]; take one out"),
+        (modules, ("shop.jobs", b"s3cret"), r"dotted module paths, but SETTING\[1\] is of the type bytes"),
+        (secrets, ["k" * 32, "s3cret"], r"texts of at least 32 characters, but SETTING\[1\] has 6"),
+        (secrets, [b"s3cret" * 8], r"but SETTING\[0\] is of the type bytes"),
+        (secrets, "s3cret" * 8, "a list of texts of at least 32 characters, got str"),
+    ],
+)
+def test_an_error_about_a_list_names_the_first_wrong_entry(validate: Any, value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^SETTING.*{words}$|^{words}$") as caught:
+        validate("SETTING", value)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

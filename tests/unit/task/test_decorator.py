@@ -59,6 +59,69 @@ def test_a_function_of_main_needs_a_name() -> None:
     assert registry.get("shop.remind") is named
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("bind", r"current_job\(\) has the id"),
+        ("autoretry_for", r"write retry=RetryPolicy\(retry_on=…\)"),
+        ("acks_late", "leave it out: every job is acknowledged after its run"),
+        ("max_retries", "max_attempts=….*counts the first attempt too"),
+        ("default_retry_delay", r"write retry=RetryPolicy\(delays="),
+        ("ignore_result", "leave it out: .* store_result=True"),
+        ("rate_limit", "there are no rate limits"),
+        ("time_limit", "write hard_timeout="),
+        ("soft_time_limit", "write timeout="),
+        ("queue_name", "write queue="),
+        ("countdown", r"task\.using\(delay=60\)\.enqueue"),
+    ],
+)
+def test_an_option_of_another_task_queue_says_what_to_write(option: str, words: str) -> None:
+    before = registry.names()
+    with pytest.raises(TypeError, match=f"@delayed_task has no option '{option}': .*{words}"):
+        delayed_task(**{option: 1})(remind)  # type: ignore[call-overload]
+    assert registry.names() == before
+
+
+@pytest.mark.parametrize(("option", "right"), [("priorty", "priority"), ("retry_dealy", "retry_delay")])
+def test_an_unknown_option_suggests_the_nearest_one(option: str, right: str) -> None:
+    with pytest.raises(TypeError, match=rf"has no option '{option}' \(did you mean '{right}'\?\); it has queue, "):
+        delayed_task(**{option: 1})  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("func", "words"),
+    [
+        (lambda: 5, r"<lambda>\(\): too many positional arguments"),
+        (lambda attempt: 5, r"<lambda>\(attempt\): too many positional arguments"),
+        (lambda attempt, error, more: 5, "missing a required argument: 'more'"),
+        (lambda attempt, *, error: 5, "too many positional arguments"),
+    ],
+)
+def test_a_retry_delay_must_take_an_attempt_and_an_exception(func: Any, words: str) -> None:
+    before = registry.names()
+    called = "retry_delay is called with the number of the failed attempt and its exception"
+    with pytest.raises(ValueError, match=f"^{called}.*{words}"):
+        delayed_task(retry_delay=func)(remind)
+    assert registry.names() == before
+
+
+class Waits:
+    """Has an `__eq__`, so it has no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __call__(self, attempt: int, error: BaseException) -> int:
+        return attempt
+
+
+@pytest.mark.parametrize(
+    "func", [lambda attempt, error, more=1: 5, lambda *_: 5, Waits(), max], ids=["optional", "any", "object", "C"]
+)
+def test_a_retry_delay_that_takes_both_is_accepted(func: Any) -> None:
+    assert delayed_task(retry_delay=func)(remind).retry_delay is func
+
+
 def test_valid_options_are_accepted() -> None:
     task = delayed_task(name="shop.remind", aliases=("shop.old",), already_done=lambda number=0: True)(remind)
     assert registry.get("shop.old") is registry.get("shop.remind") is task

@@ -234,6 +234,23 @@ def test_a_snooze_with_wrong_arguments_is_a_failure_that_names_them(
     assert outcome.kind is OutcomeKind.FAILED and complaint in outcome.error
 
 
+@pytest.mark.parametrize(
+    ("error", "takes"),
+    [
+        (Snooze("not yet"), "str; Snooze() takes seconds, a timedelta, keywords such as minutes=5, or until= for a"),
+        (Snooze(datetime(2030, 1, 1, tzinfo=UTC)), "datetime; Snooze() takes seconds, a timedelta, keywords"),
+        (Snooze(minutes=-1), "negative; Snooze() takes"),
+        (RetryLater("the bank is busy"), "str; RetryLater() takes seconds or a timedelta, then the reason; for a"),
+        (RetryLater(-1), "negative; RetryLater() takes"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_delay_is_a_failure_that_says_what_is_taken(error: Exception, takes: str, run_task: Run) -> None:
+    outcome = run_task(raises(error))
+    assert outcome.kind is OutcomeKind.FAILED and takes in outcome.error
+    assert "at(moment)" not in outcome.error
+
+
 @pytest.mark.parametrize("arguments", [{}, {"delay": 1, "minutes": 1}, {"delay": 1, "until": 1}])
 def test_a_snooze_takes_one_time(arguments: Any) -> None:
     with pytest.raises(TypeError, match=r"Snooze\(\) takes seconds, a timedelta, keywords"):
