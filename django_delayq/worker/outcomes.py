@@ -16,6 +16,9 @@ from django_delayq.processes import process_limits
 
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
+#: What a task raises to ask for something. None of them says why its work failed, unless it has a reason.
+REQUESTS = (RetryLater, Snooze, DeadLetterNow)
+_NO_REASON = frozenset({str(RetryLater()), str(DeadLetterNow())})
 
 
 def outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
@@ -26,10 +29,12 @@ def outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outco
             delay_us = _requested_us(error, claim, job)
         except (DelayQError, TypeError) as wrong:
             return failed(wrong, job)
-        kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
-        return Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error), raised=error)
+        if isinstance(error, Snooze):
+            kind, text = OutcomeKind.SNOOZED, _text(error)
+            return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=_behind(error))
+        return _requested(OutcomeKind.RETRY_REQUESTED, error, delay_us)
     if isinstance(error, DeadLetterNow):
-        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error), raised=error)
+        return _requested(OutcomeKind.REJECTED, error)
     if task is not None and isinstance(error, TypeError):
         try:
             task.check_fit(job.args, job.kwargs)
@@ -53,6 +58,39 @@ def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | N
     return max(0, due_us - claim.claimed_us - int((monotonic() - claim.received_at) * SECOND_US))
 
 
+def _requested(kind: OutcomeKind, error: RetryLater | DeadLetterNow, delay_us: int | None = None) -> Outcome:
+    """Return the outcome of a request. If an exception is behind it, that exception says why the work failed.
+
+    But the reason of a `DeadLetterNow` stays the message, with the chain of exceptions as its traceback.
+    """
+    shown, text = _behind(error), _text(error)
+    if shown is None:
+        return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=error)
+    if kind is OutcomeKind.REJECTED and text not in _NO_REASON:
+        shown, text = error, _traceback(error)
+    elif text in _NO_REASON:
+        text = _traceback(shown)
+    else:
+        # First, because an error that is too long loses its start. Indented, as its lines must not look like errors.
+        reason = text.replace("\n", "\n    ")
+        text = f"{_path(error)}: {reason}\n\n{_traceback(shown)}"
+    return Outcome(kind=kind, error=text[-_MAX_ERROR:], delay_us=delay_us, exception=_path(shown), raised=shown)
+
+
+def _behind(error: BaseException) -> BaseException | None:
+    """Return the exception that a request was raised from, or while it was handled; None if there is none."""
+    found, seen = error, set[int]()
+    while isinstance(found, REQUESTS):
+        seen.add(id(found))
+        cause = found.__cause__
+        if cause is None and not found.__suppress_context__:
+            cause = found.__context__
+        if cause is None or id(cause) in seen:
+            return None
+        found = cause
+    return found
+
+
 def _text(error: BaseException) -> str:
     # A subclass of str may run code of its own wherever it is used, even in the loop of the worker.
     return str.__str__(str(error))
@@ -60,14 +98,9 @@ def _text(error: BaseException) -> str:
 
 def failed(error: BaseException, job: Job | None = None) -> Outcome:
     """Return the outcome of an attempt of the job that ended with this exception."""
-    process_limits.restore_open_files()
-    try:
-        text = "".join(traceback.format_exception(error))
-        if isinstance(error, asyncio.CancelledError):
-            text = f"{text}The task was cancelled by code in its event loop, not by a time limit.\n"
-    except BaseException as unprintable:
-        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
-        text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
+    text = _traceback(error)
+    if isinstance(error, asyncio.CancelledError):
+        text = f"{text}The task was cancelled by code in its event loop, not by a time limit.\n"
     lineage = _lineage(error) if job is not None and job.retry.has_rules else ()
     return Outcome(
         kind=OutcomeKind.FAILED,
@@ -76,6 +109,15 @@ def failed(error: BaseException, job: Job | None = None) -> Outcome:
         lineage=lineage,
         raised=error,
     )
+
+
+def _traceback(error: BaseException) -> str:
+    process_limits.restore_open_files()
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as unprintable:
+        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
+        return f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
 
 
 def _lineage(error: BaseException) -> tuple[tuple[str, ...], ...]:

@@ -11,6 +11,7 @@ RECORDS = "tests/unit/job/test_attempts.py"
 RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
 RAISED = "tests/integration/worker/execution/test_raised.py"
+REQUESTS = "tests/integration/worker/execution/test_requests.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -152,4 +153,28 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "exc_info=error if decision.action is Action.RETRY else None,",
         "exc_info=error,",
     ): ("tests/integration/store/promotion/test_reclaim.py",),
+    at(
+        "the exception behind a RetryLater is lost",
+        "worker/outcomes.py",
+        "shown, text = _behind(error), _text(error)",
+        "shown, text = None, _text(error)",
+    ): (REQUESTS,),
+    at(
+        "an exception that a request hides is shown",
+        "worker/outcomes.py",
+        "if cause is None and not found.__suppress_context__:",
+        "if cause is None:",
+    ): (REQUESTS,),
+    at(
+        "the reason of a request looks like the error",
+        "worker/outcomes.py",
+        'reason = text.replace("\\n", "\\n    ")',
+        "reason = text",
+    ): (REQUESTS,),
+    at(
+        "the reason of DeadLetterNow is lost",
+        "worker/outcomes.py",
+        "if kind is OutcomeKind.REJECTED and text not in _NO_REASON:",
+        "if False:",
+    ): (REQUESTS,),
 }
