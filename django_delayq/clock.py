@@ -14,6 +14,8 @@ from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMom
 
 SECOND_US = 1_000_000
 HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
+#: The longest delay of all: the default of MAX_DELAY, which may only be shorter.
+LONGEST_DELAY_US = 3_650 * DAY_US
 #: The latest due time that is accepted, in the year 2255: a later one would not be exact in a score.
 LATEST_US = 2**53 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -110,6 +110,16 @@ class DjangoTask(Task[P, R]):
         """Raise TypeError if the function does not take these arguments."""
         self.signature.bind(*args, **kwargs)
 
+    def as_configured(self) -> "DjangoTask[P, R]":
+        """Return the task with the options of its alias; unchanged, so maybe without `retry`, if those are invalid."""
+        try:
+            backend: Any = task_backends[self.source.backend]
+            task: DjangoTask[P, R] = DjangoTask.of(self.source, backend.options_of(self.source))
+            retry = get_config(self.alias or sharing_alias()).tasks.retry
+        except ImproperlyConfigured:
+            return self
+        return task if task.retry is not None else replace(task, retry=retry)
+
     def run_options(self, job: Job) -> TaskOptions:
         """Return the options of the task in OPTIONS of the job's alias, as they are now in this process."""
         try:

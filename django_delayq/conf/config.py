@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any
 
 from django_delayq import runtime
-from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, duration_us, estimated_us, moment_us
+from django_delayq.clock import DAY_US, HOUR_US, LONGEST_DELAY_US, SECOND_US, duration_us, estimated_us, moment_us
 from django_delayq.conf import validators
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
@@ -44,8 +44,8 @@ class TaskConfig:
     on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
     retry: RetryPolicy = setting(RetryPolicy(), validators.retry, "Retry policy of tasks that have none.")
     max_delay_us: int = setting(
-        3_650 * DAY_US,
-        duration(minimum_us=SECOND_US),
+        LONGEST_DELAY_US,
+        duration(minimum_us=SECOND_US, maximum_us=LONGEST_DELAY_US),
         "Longest delay; a longer one is refused. No due time can be later than June 2255.",
     )
     max_payload: int = setting(
@@ -86,6 +86,15 @@ class TaskConfig:
         if delay_us > self.max_delay_us:
             raise DelayValueError(f"delay is longer than {self._longest_delay()}; use a shorter one")
         return delay_us or None, None
+
+    def check_spread(self, spread: Any) -> int:
+        """Return the time in µs over which jobs are spread. Raises `InvalidDelay` if it is 0, or over MAX_DELAY."""
+        spread_us = duration_us(spread, name="spread")
+        if not 0 < spread_us <= self.max_delay_us:
+            raise DelayValueError(
+                f"spread must be longer than 0 and at most {self._longest_delay()}; leave it out for no spread"
+            )
+        return spread_us
 
     def _longest_delay(self) -> str:
         return f"MAX_DELAY ({duration_text(self.max_delay_us)})"

@@ -9,7 +9,7 @@ from typing import Any
 
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.exceptions import DelayTypeError, DelayValueError
+from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.logs import logger
@@ -112,9 +112,7 @@ class Jobs:
         rate.
         """
         states = self._only(_DEAD, "requeue()", "failed jobs; reschedule() moves jobs that wait")
-        length_us = 0 if spread is None else duration_us(spread, name="spread")
-        if spread is not None and not 0 < length_us <= self._store.config.tasks.max_delay_us:
-            raise DelayValueError("spread must be longer than 0 and at most MAX_DELAY; leave it out for no spread")
+        length_us = 0 if spread is None else self._store.config.tasks.check_spread(spread)
         end_us = self._store.now_us() + 1
         left = Counter[int]()
         if length_us and self.ids is None:

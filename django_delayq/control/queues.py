@@ -52,9 +52,7 @@ class Queue:
                 f"by must be a text that names who pauses the queue, got {by!r:.80}; leave it out for 'code'"
             )
         store = self._store
-        end_us = None if until is None else until_us(until, store, name="until")
-        if end_us is not None and end_us <= store.now_us():
-            raise InvalidMoment("until must be later than now; to end a pause use resume()")
+        end_us = None if until is None else pause_end_us(until, store)
         self._forget_counts()
         # On every shard, even if the first one was paused.
         return sum(workers.pause(self.name, by=by, until_us=end_us) for workers in _workers(store)) > 0
@@ -110,6 +108,14 @@ class _SharedCounts:
     def forget(self) -> None:
         """Read again for the next queue."""
         self._counts = {}
+
+
+def pause_end_us(until: datetime | timedelta | float, store: Store) -> int:
+    """Return the end of a pause in µs since the epoch. Raises `InvalidMoment` unless it is later than now."""
+    end_us = until_us(until, store, name="until")
+    if end_us <= store.now_us():
+        raise InvalidMoment("until must be later than now; to end a pause use resume()")
+    return end_us
 
 
 def queue(name: str, *, backend: str | None = None) -> Queue:

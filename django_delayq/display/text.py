@@ -4,6 +4,12 @@ import json
 from typing import Any
 from unicodedata import category
 
+from django.utils.formats import localize
+from django.utils.translation import gettext as _
+
+from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
+from django_delayq.templatetags.delayq import grouped
+
 #: Persian words and emoji need them; elsewhere they make two different names look alike.
 _JOINERS = "\u200c\u200d"
 
@@ -42,3 +48,14 @@ def short(name: str) -> str:
 def pretty(value: Any) -> str:
     """Return a JSON value as indented text."""
     return printable(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
+
+
+def span_text(us: int) -> str:
+    """Return a span in µs exactly, unlike the filter `duration`: `30 s`, `1 min 30 s`, `2 h`."""
+    words = []
+    for unit, size in ((_("%s d"), DAY_US), (_("%s h"), HOUR_US), (_("%s min"), 60 * SECOND_US)):
+        number, us = divmod(us, size)
+        words += [unit % grouped(number)] if number else []
+    if us or not words:
+        words.append(_("%s s") % localize(us / SECOND_US if us % SECOND_US else us // SECOND_US))
+    return " ".join(words)

@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from django_delayq.job.error_text import cut_error
 from django_delayq.job.value import has_type
 
 _HEAD = struct.Struct(">HB")
@@ -79,11 +80,12 @@ class AttemptHistory:
             "started_us": started_us,
             "ended_us": ended_us,
             "ending": ending,
-            "error": _cut(error, LAST_ERROR),
+            "error": cut_error(error, LAST_ERROR, exception=exception[:_LONGEST_CLASS]),
             **({"exception": exception[:_LONGEST_CLASS]} if exception else {}),
         }
         earlier = tuple(
-            {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
+            {**old, "error": cut_error(old.get("error", ""), EARLIER_ERROR, exception=old.get("exception", ""))}
+            for old in self.history[-HISTORY + 1 :]
         )
         return replace(
             self._run_ended(),
@@ -195,14 +197,3 @@ def _newest(parts: tuple[bytes, ...]) -> tuple[bytes, ...]:
     while sum(map(len, parts)) > MOST_SEALED:
         parts = parts[1:]
     return parts
-
-
-def _cut(text: str, limit: int) -> str:
-    """Shorten a text at its start: the end of a traceback is the error itself."""
-    text = str(text)
-    # Cut before encoding, so that a much longer text is never encoded as a whole. "…" takes six bytes in JSON.
-    if len(text) > limit:
-        text = "…" + text[-limit + 6 :]
-    while (size := len(json.dumps(text)) - 2) > limit:
-        text = "…" + text[len(text) - len(text) * limit // size + 6 :]
-    return text

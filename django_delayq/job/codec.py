@@ -24,7 +24,7 @@ from django_delayq.job.job import (
     Flag,
     Job,
 )
-from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.retry import LONGEST_DELAY, MAX_ATTEMPTS, RetryPolicy
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.value import has_type
 
@@ -331,7 +331,8 @@ def _read_retry_rules(rules: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a policy that `_retry_rules` wrote; others are those of a later release."""
     fields: dict[str, Any] = {name: rules[name] for name in ("retry_on", "dead_on") if name in rules}
     if "delays" in rules:
-        fields["delays"] = [timedelta(microseconds=us) for us in rules["delays"]]
+        # Jobs of an earlier release may have longer ones, which it accepted.
+        fields["delays"] = [min(timedelta(microseconds=us), LONGEST_DELAY) for us in rules["delays"]]
     return fields | {"max_attempts": None} if rules.get("forever") else fields
 
 

@@ -88,6 +88,13 @@ DJANGO_TASK = TaskKind(
 _DELAYED = Flag.DELAYED.value
 
 
+def hard_limit_us(timeout_us: int | None, hard_timeout_us: int | None) -> int | None:
+    """Return after how many µs a run with these limits is ended by force; None: never."""
+    if hard_timeout_us is not None or timeout_us is None:
+        return hard_timeout_us
+    return timeout_us + HARD_TIMEOUT_MARGIN_US
+
+
 def due_of_rank(rank: int, flags: int, *, due_first_us: int) -> int:
     """Return the due time (µs, to the millisecond) from a score in `ready`."""
     time_us = rank % 2**45 * 1_000
@@ -166,9 +173,7 @@ class Job:
     @property
     def hard_limit_us(self) -> int | None:
         """µs after which the run is ended by force; None: no limit."""
-        if self.hard_timeout_us is not None or self.timeout_us is None:
-            return self.hard_timeout_us
-        return self.timeout_us + HARD_TIMEOUT_MARGIN_US
+        return hard_limit_us(self.timeout_us, self.hard_timeout_us)
 
 
 @fast_dataclass

@@ -9,19 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_delayq.exceptions import PayloadTooLarge
+from django_delayq.job.error_text import find_message
 from django_delayq.job.job import State
 from django_delayq.job.value import has_type
 
-#: What Python writes between the exceptions of a chain, after the last line of a group, before a frame, and around
-#: the exceptions of a group.
-_LINK = re.compile(
-    r"^(?:The above exception was the direct cause of the following exception"
-    r"|During handling of the above exception, another exception occurred):\n$",
-    re.MULTILINE,
-)
-_GROUP_END = re.compile(r"^  \+-", re.MULTILINE)
+#: What Python writes before a frame, and around the exceptions of a group; its margin at the lines of a group.
 _FRAME = re.compile(r'^[ |]*  File "|^ +\+-', re.MULTILINE)
-_MARGIN = " \n+-|"
+_AROUND, _MARGIN = " \n+-|", "  | "
 _STATES = frozenset({State.DONE, State.CANCELLED, State.EXPIRED})
 
 
@@ -83,20 +77,16 @@ class JobError:
         """Return the error of an entry of an attempt history: its text, and the class of the exception."""
         if not exception:
             return cls("", error, "")
-        name = re.escape(exception.removeprefix("builtins.").removeprefix("__main__."))
-        # Python writes "module.Class: message" after the frames, and the margin before each line of a group.
-        head = re.compile(rf"^(  \| )?{name}(?:: |\n|\Z)", re.MULTILINE)
-        # The exceptions behind it come first. A message may have any lines, so the first one with the class counts.
-        for start in reversed([0, *(link.end() for link in _LINK.finditer(error))]):
-            if found := head.search(error, start):
-                message = error[found.end() :]
-                if found[1]:
-                    message = _GROUP_END.split(message)[0].replace("\n  | ", "\n").removeprefix("  | ")
-                return cls(exception, message.rstrip("\n"), error)
+        if found := find_message(error, exception):
+            start, after, end = found
+            message = error[after:end]
+            if error.startswith(_MARGIN, start):
+                message = message.replace(f"\n{_MARGIN}", "\n").removeprefix(_MARGIN)
+            return cls(exception, message.rstrip("\n"), error)
         # A text without a traceback is all message. Of one that was cut, the end says most.
         is_traceback = _FRAME.search(error) is not None
         return cls(
-            exception, error.rstrip(_MARGIN).rpartition("\n")[2].lstrip(_MARGIN) if is_traceback else error, error
+            exception, error.rstrip(_AROUND).rpartition("\n")[2].lstrip(_AROUND) if is_traceback else error, error
         )
 
 

@@ -11,10 +11,12 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, cast
 
-from django_delayq.clock import duration_us
+from django_delayq.clock import LONGEST_DELAY_US, duration_us
 from django_delayq.exceptions import DelayValueError
 
 MAX_ATTEMPTS = 1_000
+#: The longest of the `delays`. A policy does not know MAX_DELAY: it may itself be part of the settings.
+LONGEST_DELAY = timedelta(microseconds=LONGEST_DELAY_US)
 Exceptions = type[BaseException] | str | Sequence[type[BaseException] | str]
 #: The default of `max_attempts`, which depends on `delays`.
 _DEFAULT: Any = object()
@@ -70,7 +72,7 @@ class RetryPolicy:
     #: other exception leads to another attempt.
     retry_on: Exceptions = ()
     dead_on: Exceptions = ()
-    #: Exact waits, as seconds or timedeltas, stored as timedeltas; the last one repeats.
+    #: Exact waits of at most 3,650 days, as seconds or timedeltas, stored as timedeltas; the last one repeats.
     delays: Sequence[timedelta | float] = ()
 
     def __post_init__(self) -> None:
@@ -90,7 +92,7 @@ class RetryPolicy:
         for name in ("base", "cap"):
             object.__setattr__(self, name, _delay(getattr(self, name), name=name))
         if self.delays:
-            delays = tuple(_delay(value, name=f"delays[{at}]") for at, value in enumerate(self.delays))
+            delays = tuple(_exact_delay(value, name=f"delays[{at}]") for at, value in enumerate(self.delays))
             object.__setattr__(self, "delays", delays)
         elif self.delays != ():
             raise ValueError("delays must have at least one delay; leave it out for delays that grow at random")
@@ -135,6 +137,12 @@ def _delay(value: timedelta | float, *, name: str) -> timedelta:
         return timedelta(microseconds=us)
     except OverflowError as error:
         raise DelayValueError(f"{name} is longer than a timedelta can be; use a shorter one") from error
+
+
+def _exact_delay(value: timedelta | float, *, name: str) -> timedelta:
+    if (delay := _delay(value, name=name)) > LONGEST_DELAY:
+        raise DelayValueError(f"{name} is longer than {LONGEST_DELAY.days:,} days; use a shorter one")
+    return delay
 
 
 def _paths(value: Any, *, name: str) -> tuple[str, ...]:

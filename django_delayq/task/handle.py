@@ -218,8 +218,8 @@ class JobHandle:
 
         Within a second its code sees `current_job().should_stop`; a coroutine is cancelled. After `grace` a child
         process is killed, while a thread runs on. The job ends as cancelled and is not retried; if its code returns
-        nevertheless, it is done. Returns False if it has ended or is dead. May be repeated; the last `grace` counts.
-        Raises `InvalidDelay` if `grace` is negative or longer than a day.
+        nevertheless, it is done, unless the result cannot be stored. Returns False if it has ended or is dead. May be
+        repeated; the last `grace` counts. Raises `InvalidDelay` if `grace` is negative or longer than a day.
         """
         grace_us = _grace_us(grace)
         # A waiting job may begin, and a running one may be retried, between the two.

@@ -258,6 +258,10 @@ class Task(Generic[P, R]):
         """The function that a worker calls."""
         return self.func
 
+    def as_configured(self) -> "Task[P, R]":
+        """Return the task with what settings add to its options, so that `retry` is the policy of its next jobs."""
+        return self if self.retry is not None else replace(self, retry=get_config().tasks.retry)
+
     def run_options(self, job: Job) -> Any:
         """Return the object with `retry_delay` and `already_done`, which only a worker needs."""
         return self

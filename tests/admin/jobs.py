@@ -12,6 +12,7 @@ from tests.factories import unsent
 from tests.shard_apis import ShardApis, settlement
 
 HOUR = 3_600_000_000
+RETRY = RetryPolicy(max_attempts=3)
 NOOP = "tests.sample_app.tasks.noop"
 #: Text that breaks pages which do not escape it.
 HOSTILE = "<script>alert(1)</script> \"'& ../../ \x00\x1b[31m \u202e \ud800 {{ x }} {% x %} %s %(n)s"
@@ -34,6 +35,8 @@ def add(
     expiry: Expiry | None = None,
     ttl: int | None = None,
     context: dict[str, Any] | None = None,
+    retry: RetryPolicy = RETRY,
+    limits_us: tuple[int | None, int | None] = (None, None),
     **kwargs: Any,
 ) -> str:
     """Enqueue one job and return its id as text; `delay` in µs, None: ready at once; `raw_id` None: an id of now."""
@@ -44,7 +47,9 @@ def add(
         queue=queue,
         args=list(args),
         kwargs=kwargs,
-        retry=RetryPolicy(max_attempts=3),
+        retry=retry,
+        timeout_us=limits_us[0],
+        hard_timeout_us=limits_us[1],
         key=unique_by,
         expiry=expiry,
         result_ttl_us=ttl,

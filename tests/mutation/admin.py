@@ -164,6 +164,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return printable(job.key)",
     ): (SHOWN,),
     at(
+        "the words of a retry policy name delays that no attempt waits for",
+        "display/retry.py",
+        "range(1, min(number - 1, len(policy.delays) or _LONGEST) + 1)",
+        "range(1, (len(policy.delays) or _LONGEST) + 1)",
+    ): ("tests/unit/display/test_retry.py",),
+    at(
+        "the page of tasks shows the retry policy of DELAYQ for tasks of Django",
+        "backend/django_task.py",
+        "retry = get_config(self.alias or sharing_alias()).tasks.retry",
+        "retry = get_config().tasks.retry",
+    ): ("tests/admin/views/test_tasks.py",),
+    at(
         "a running job is overdue",
         "store/queries/job_pages.py",
         "return self.waits and self.expires_us is not None and",

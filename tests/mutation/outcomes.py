@@ -8,6 +8,7 @@ OUTCOME, ATTEMPTS, RETRY = "job/outcome.py", "job/attempts.py", "job/retry.py"
 EXECUTION, SETTLEMENT = "worker/execution.py", "worker/settlement.py"
 DECIDE = "tests/unit/job/test_outcome.py"
 RECORDS = "tests/unit/job/test_attempts.py"
+ERROR_TEXT, TEXTS = "job/error_text.py", "tests/unit/job/test_error_text.py"
 RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
 RAISED = "tests/integration/worker/execution/test_raised.py"
@@ -49,6 +50,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return replace(self, waiting_since_us",
         "return replace(self._run_ended(), waiting_since_us",
     ): (RECORDS,),
+    at(
+        "a long message loses its beginning",
+        ERROR_TEXT,
+        "if found is None or found[0] > len(error) - len(cut) + 1:",
+        "if True:",
+    ): (TEXTS,),
+    at(
+        "an error that is cut within its class loses it",
+        ERROR_TEXT,
+        "len(error) - len(cut) + 1:",
+        "len(error) - len(cut):",
+    ): (TEXTS,),
+    at(
+        "a group that is cut has its last errors in its message",
+        ERROR_TEXT,
+        '        head += "  +-…\\n"\n',
+        "        pass\n",
+    ): (TEXTS,),
     at(
         "an interrupted job is not recovered",
         ATTEMPTS,
@@ -96,6 +115,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("delays are drawn at random", RETRY, "len(self.delays)) - 1])\n", "len(self.delays)) - 1]) * jitter\n"): (
         RULES,
     ),
+    at(
+        "a stored policy with longer delays than may be declared is unreadable",
+        "job/codec.py",
+        "min(timedelta(microseconds=us), LONGEST_DELAY)",
+        "timedelta(microseconds=us)",
+    ): ("tests/unit/job/codec/test_exact.py",),
     at(
         "a policy without end ends in older processes' numbers",
         "job/codec.py",

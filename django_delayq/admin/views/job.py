@@ -18,7 +18,8 @@ from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.display.arguments import DOTS, FULL, DisplayedArguments, displayed_context, displayed_key
-from django_delayq.display.text import pretty, printable
+from django_delayq.display.retry import retry_text
+from django_delayq.display.text import pretty, printable, span_text
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.store.queries.job_pages import JobRow
@@ -98,6 +99,21 @@ class JobDetail:
     def key(self) -> str:
         """The unique key as this person may see it."""
         return displayed_key(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
+
+    @property
+    def retries(self) -> str:
+        """The retry policy in words."""
+        return retry_text(self.job.retry) if self.job else ""
+
+    @property
+    def timeout(self) -> str:
+        """The time limit of a run; empty without one."""
+        return span_text(self.job.timeout_us) if self.job and self.job.timeout_us else ""
+
+    @property
+    def hard_timeout(self) -> str:
+        """The limit after which a run is ended by force, also the default one; empty without one."""
+        return span_text(self.job.hard_limit_us) if self.job and self.job.hard_limit_us else ""
 
     @property
     def attempts(self) -> Iterator[Attempt]:

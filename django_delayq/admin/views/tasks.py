@@ -10,10 +10,12 @@ from django.utils.translation import gettext as _
 from django_delayq.admin.filters import Filter, url_name
 from django_delayq.admin.job_lists import FAILED, SCHEDULED, read
 from django_delayq.admin.page import PageContext, PageResponse
-from django_delayq.clock import duration_us
-from django_delayq.display.text import printable
+from django_delayq.display.retry import retry_text
+from django_delayq.display.text import printable, span_text
+from django_delayq.job.job import hard_limit_us
 from django_delayq.metrics import Stats, task_dimension
 from django_delayq.task import registry
+from django_delayq.templatetags.delayq import NOTHING
 
 #: How many scheduled and how many failed jobs are checked for tasks that are not registered in this process.
 _LOOKED = 100
@@ -26,14 +28,13 @@ class TaskRow:
 
     task: str
     hour: Stats
-    #: Whether it is registered in this process; if so, its queue, the most attempts, the longest delays before the
-    #: second and before any attempt, the time limit, and its place in the source.
+    #: Whether it is registered in this process; if so, its queue, the most attempts (0: unknown), its retry policy and
+    #: time limits in words, and its place in the source.
     registered: bool = False
     queue: str = ""
     max_attempts: int | None = 0
-    base_us: int | None = None
-    cap_us: int | None = None
-    timeout_us: int | None = None
+    retries: str = ""
+    limits: str = ""
     where: str = ""
 
     @property
@@ -73,21 +74,28 @@ def show(page: PageContext) -> PageResponse:
         if row.task and registry.find(row.task) is None
     }
     lines = [TaskRow(task=name, hour=now.hour(task_dimension(name))) for name in sorted(unregistered)]
-    lines += [_line(task, now.hour(task_dimension(name)), page) for name, task in known.items()]
+    lines += [_line(task, now.hour(task_dimension(name))) for name, task in known.items()]
     return page.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=lines)
 
 
-def _line(task: Any, hour: Stats, page: PageContext) -> TaskRow:
+def _line(task: Any, hour: Stats) -> TaskRow:
     """Return what the template shows of a task. Not the task itself: it is callable, and templates call callables."""
-    code, retry = task.func.__code__, task.retry or page.store.config.tasks.retry
+    # As it is now: `OPTIONS` of an alias give options to tasks of Django's @task.
+    task = task.as_configured()
+    code = task.func.__code__
     return TaskRow(
         task=task.name,
         hour=hour,
         registered=True,
         queue=task.queue,
-        max_attempts=retry.max_attempts,
-        base_us=duration_us(retry.delays[0] if retry.delays else retry.base),
-        cap_us=duration_us(retry.delays[-1] if retry.delays else retry.cap),
-        timeout_us=task.timeout_us,
+        max_attempts=task.retry.max_attempts if task.retry else 0,
+        retries=retry_text(task.retry, brief=True) if task.retry else "",
+        limits=_limits_text(task.timeout_us, task.hard_timeout_us),
         where=f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}",
     )
+
+
+def _limits_text(timeout_us: int | None, hard_timeout_us: int | None) -> str:
+    """Return the time limit and the one by force: `30 s / 40 s`; empty without either."""
+    limits = timeout_us, hard_limit_us(timeout_us, hard_timeout_us)
+    return " / ".join(span_text(us) if us else NOTHING for us in limits) if any(limits) else ""

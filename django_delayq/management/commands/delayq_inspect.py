@@ -1,14 +1,16 @@
 """manage.py delayq_inspect: show everything that is known of one job."""
 
 import json
-from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser, no_translations
 
+from django_delayq.clock import SECOND_US
 from django_delayq.display.arguments import displayed_context, displayed_key
-from django_delayq.display.text import printable
+from django_delayq.display.retry import retry_facts, retry_text
+from django_delayq.display.text import printable, span_text
 from django_delayq.job.ids import created_us, from_text
+from django_delayq.job.job import Job
 from django_delayq.management.operating import NOT_FOUND, OperatingCommand, iso, job_facts
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.store import Store
@@ -25,6 +27,7 @@ class Command(OperatingCommand):
         parser.add_argument("id", metavar="ID", help="The id of the job.")
         super().add_arguments(parser)
 
+    @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the job."""
         store, place = self.open(options), from_text(options["id"])
@@ -35,7 +38,7 @@ class Command(OperatingCommand):
             text = f"There is no job {options['id']!r:.80}: it has ended, or never existed, or the id is incomplete."
             raise CommandError(text, returncode=NOT_FOUND)
         facts = _facts(row, store)
-        self.stdout.write(json.dumps(facts, indent=2) if options["json"] else "\n".join(_lines(facts)))
+        self.stdout.write(json.dumps(facts, indent=2) if options["json"] else "\n".join(_lines(facts, row.job)))
 
 
 def _facts(row: JobRow, store: Store) -> dict[str, Any]:
@@ -43,7 +46,9 @@ def _facts(row: JobRow, store: Store) -> dict[str, Any]:
     options = {
         "on_expiry": ("dead" if job.expiry.dead else "drop") if job and job.expiry else None,
         "max_attempts": job.retry.max_attempts if job else None,
-        "timeout": timedelta(microseconds=job.timeout_us).total_seconds() if job and job.timeout_us else None,
+        "retry": retry_facts(job.retry) if job else None,
+        "timeout": job.timeout_us / SECOND_US if job and job.timeout_us else None,
+        "hard_timeout": job.hard_limit_us / SECOND_US if job and job.hard_limit_us else None,
         "key": (displayed_key(job, hide) if job else "") or None,
         "context": (displayed_context(job, hide) if job else {}) or None,
     }
@@ -69,8 +74,13 @@ def _attempt(entry: dict[str, Any]) -> dict[str, Any]:
     return {**times, **{name: entry[name] for name in ("worker", "ending", "error") if name in entry}}
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
+def _lines(facts: dict[str, Any], job: Job | None) -> list[str]:
     texts = {**facts, "context": facts["context"] and json.dumps(facts["context"], ensure_ascii=False)}
+    if job is not None:
+        limits = {"timeout": job.timeout_us, "hard_timeout": job.hard_limit_us}
+        texts |= {name: span_text(us) if us else None for name, us in limits.items()}
+        # The policy names the number of attempts.
+        texts |= {"max_attempts": None, "retry": retry_text(job.retry)}
     # Only what is not so by default.
     shown = {name: value for name, value in texts.items() if name != "history" and value not in (None, "", False)}
     lines = [f"{name:13} {'yes' if value is True else printable(str(value))}" for name, value in shown.items()]

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_delayq.management.operating import OperatingCommand, time_or_span
+from django_delayq.control.queues import pause_end_us
+from django_delayq.management.operating import OperatingCommand, iso, time_or_span
 
 
 class Command(OperatingCommand):
@@ -25,8 +26,10 @@ class Command(OperatingCommand):
         """Pause them and print which were changed."""
         found = self.queues(options)
         names, until = ", ".join(each.name for each in found), options["until"]
+        # Before the question: nobody should confirm what is then refused.
+        end = None if until is None else iso(pause_end_us(until, self.open(options)))
         if options["dry_run"]:
-            self.print_result(options, f"Would pause {names}.", dry_run=True, changed=[])
+            self.print_result(options, f"Would pause {names}{_until(until)}.", dry_run=True, changed=[], until=end)
             return
         self.confirm(f"Pause {names}{_until(until)}?", options)
         changed = [each.name for each in found if each.pause(until=until, by=_person())]

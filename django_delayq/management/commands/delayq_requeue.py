@@ -24,6 +24,9 @@ class Command(JobsCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Retry them and print how many."""
+        if options["spread"] is not None:
+            # Before the question: nobody should confirm what is then refused.
+            self.open(options).config.tasks.check_spread(options["spread"])
         self.change(
             ("retry", "retried"),
             options,

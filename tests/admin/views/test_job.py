@@ -11,6 +11,7 @@ from django.test import Client
 
 from django_delayq.job.ids import from_text
 from django_delayq.job.outcome import Action
+from django_delayq.job.retry import RetryPolicy
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim
@@ -46,6 +47,36 @@ def test_a_failed_job_shows_its_attempts_and_its_traceback(browser: Client, stoc
     assert "ValueError &lt;b&gt;no&lt;/b&gt;" in text(answer)
     assert "1 frame" in text(answer)
     assert "2/3" in text(answer)
+
+
+def test_a_failed_job_shows_the_rules_that_it_died_by(browser: Client, stock: ShardApis) -> None:
+    retry = RetryPolicy(delays=[5, 60, 600], retry_on="shop.errors.Busy", dead_on=ValueError)
+    page_text = text(browser.get(page("job_detail", add_dead(stock, retry=retry))))
+    assert (
+        "Attempt 1/4 Retries up to 4 attempts, after 5 s, 1 min, 10 min; retries only shop.errors.Busy; " in page_text
+    )
+    assert "; dies at once on ValueError Created" in page_text
+    forever = add(stock, retry=RetryPolicy(max_attempts=None, delays=[30]))
+    page_text = text(browser.get(page("job_detail", forever)))
+    assert "Attempt 1 Retries tried forever, after 30 s each time Created" in page_text
+
+
+@pytest.mark.parametrize(
+    ("limits", "shown"),
+    [
+        ((None, None), "Retries up to 3 attempts, after random delays of up to 2 s, 4 s Created"),
+        # By default 10 s after the timeout.
+        ((150_000_000, None), "Timeout 2 min 30 s Hard timeout 2 min 40 s Size"),
+        ((30_000_000, 60_000_000), "Timeout 30 s Hard timeout 1 min Size"),
+        ((None, 60_000_000), "Created"),
+    ],
+)
+def test_the_time_limits_of_a_job_are_shown(
+    browser: Client, stock: ShardApis, limits: tuple[int | None, int | None], shown: str
+) -> None:
+    page_text = text(browser.get(page("job_detail", add(stock, limits_us=limits))))
+    assert shown in page_text
+    assert ("imeout" in page_text) == any(limits)
 
 
 def test_a_job_that_waits_for_code_shows_why_and_since_when(browser: Client, stock: ShardApis) -> None:

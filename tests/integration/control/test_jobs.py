@@ -229,6 +229,7 @@ def test_a_filter_that_makes_no_sense_is_refused(
         (lambda: jobs().reschedule(), TypeError, r"needs delay= .* or at="),
         (lambda: jobs().reschedule(delay=1, at=timezone.now()), TypeError, r"needs delay= .* or at="),
         (lambda: jobs().requeue(spread=0), DelayValueError, "spread must be longer than 0"),
+        (lambda: jobs().requeue(spread=timedelta(days=3_651)), DelayValueError, r"at most MAX_DELAY \(3,650 days\)"),
         (lambda: jobs().requeue(spread=-1), DelayValueError, "spread must not be negative"),
         (lambda: jobs().move(""), ValueError, "queue"),
     ],

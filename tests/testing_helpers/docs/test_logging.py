@@ -2,11 +2,17 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
+from django.dispatch import Signal
+
+from django_delayq import signals
+from django_delayq.testing import DelayQ
+from tests.testing_helpers import tasks
 from tests.testing_helpers.docs.pages import ROOT, files_in
 from tests.testing_helpers.docs.projects import SETTINGS, Project
 
-PAGE = (ROOT / "docs" / "logging.md").read_text()
+PAGE, MIGRATING = ((ROOT / "docs" / name).read_text() for name in ("logging.md", "migrating.md"))
 
 
 def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
@@ -14,4 +20,33 @@ def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
     files = {**files_in(PAGE), "project/settings.py": f"APPS = ['shop']\n{SETTINGS}\n{logging}"}
     code, output = Project(tmp_path, files).pytest("shop")
     assert code == 0, output
-    assert "3 passed" in output
+    assert "4 passed" in output
+
+
+def test_each_signal_has_the_arguments_that_the_pages_name(delayq: DelayQ) -> None:
+    """Live through every signal: a job that dies, one that expires."""
+    shown = dict(re.findall(r"^\| `(job_\w+)` \|.*\| ([^|]*) \|$", PAGE, re.M))
+    sent: dict[str, set[str]] = {}
+    names = {name: getattr(signals, name) for name in vars(signals) if name.startswith("job_")}
+    names = {name: signal for name, signal in names.items() if isinstance(signal, Signal)}
+    receivers = []
+    for name, signal in names.items():
+
+        def receive(sender: Any, signal: Any, name: str = name, **arguments: Any) -> None:
+            sent[name] = set(arguments)
+
+        signal.connect(receive)
+        receivers.append((signal, receive))
+    try:
+        tasks.charge.enqueue(5)
+        tasks.send_reminder.using(expires=1).after(hours=1).enqueue(7)
+        delayq.advance(hours=2)
+        delayq.drain(errors="retry")
+    finally:
+        for signal, receive in receivers:
+            signal.disconnect(receive)
+    assert {name: set(re.findall(r"`(\w+)`", text)) for name, text in shown.items()} == sent
+    assert set(sent) == set(names)
+    # A row of the other page names the signal first, and has no arguments if an earlier row has them.
+    rows = re.findall(r"^\| [^|]* \| `(job_\w+)`[^|]* \| (`[^|]*) \|$", MIGRATING, re.M)
+    assert {name: set(re.findall(r"`(\w+)`", text)) for name, text in rows} == sent

@@ -107,6 +107,10 @@ def test_delays_are_exact_and_the_last_repeats() -> None:
     ]
 
 
+def test_the_longest_delay_is_legal() -> None:
+    assert RetryPolicy(delays=[timedelta(days=3_650)]).delay_us(1, 0.0) == 3_650 * 86_400 * SECOND
+
+
 def test_as_many_attempts_as_delays_and_one_more() -> None:
     assert RetryPolicy(delays=[1]).max_attempts == 2
     assert RetryPolicy(delays=(1, 2, 3)).max_attempts == 4
@@ -230,6 +234,8 @@ def test_other_rules_are_refused_by_name(name: str, value: Any, complaint: str) 
         ([1, -1], r"delays\[1\] must not be negative"),
         (["1"], r"delays\[0\] must be a number of seconds or a timedelta, got str"),
         ([float("nan")], r"delays\[0\] must be a finite number"),
+        ([1, 3_650 * 86_400.000_001], r"delays\[1\] is longer than 3,650 days; use a shorter one"),
+        ([timedelta.max], r"delays\[0\] is longer than 3,650 days; use a shorter one"),
         ([1] * 1_000, "delays must be fewer than 1,000, got 1,000; the last repeats"),
     ],
     ids=lambda value: repr(value)[:20],

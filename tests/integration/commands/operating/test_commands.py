@@ -102,7 +102,13 @@ def test_requeue_retries_what_failed(mixed: list[str], delayq: DelayQ) -> None:
 
 
 def test_pause_and_resume(mixed: list[str], delayq: DelayQ) -> None:
-    assert run("delayq_pause", "mail", "--until", "10m", "--dry-run") == "Would pause mail.\n"
+    assert run("delayq_pause", "mail", "--dry-run") == "Would pause mail.\n"
+    assert run("delayq_pause", "mail", "--until", "10m", "--dry-run") == "Would pause mail for 0:10:00.\n"
+    moment = ("--until", "2150-01-31T08:00+01:00", "--dry-run")
+    assert run("delayq_pause", "mail", *moment) == "Would pause mail until 2150-01-31T08:00:00+01:00.\n"
+    planned = {"dry_run": True, "changed": [], "until": "2150-01-31T07:00:00+00:00"}
+    assert read("delayq_pause", "mail", *moment) == planned
+    assert queue("mail").paused is None
     assert read("delayq_pause", "mail", "other", "--until", "10m", "--yes") == {"changed": ["mail", "other"]}
     assert "paused by" in run("delayq_stats")
     assert run("delayq_resume", "mail", "--dry-run") == "Would resume mail.\n"
@@ -133,12 +139,17 @@ def test_without_a_terminal_a_change_needs_yes(mixed: list[str], command: tuple[
         (("delayq_cancel", "--state", "failed"), "argument --state: invalid choice: 'failed'"),
         (("delayq_requeue", "--spread", "10"), "argument --spread: '10' is no time: use 10m"),
         (("delayq_requeue", "--all", "--spread", "0s", "--yes"), "argument --spread: '0s' is no time to spread over"),
+        # Without --yes: it is refused before the question.
+        (("delayq_requeue", "--all", "--spread", "3651d"), "spread must be longer than 0 and at most MAX_DELAY (3,650"),
+        (("delayq_requeue", "--all", "--spread", "3651d", "--dry-run"), "at most MAX_DELAY (3,650 days)"),
         (
             ("delayq_pause", "mail", "--until", "soon"),
             "argument --until: 'soon' is no time: use 10m, 1h30m or 2d, or 2027-01-31T08:00 for a moment",
         ),
         (("delayq_pause", "mail", "--until", "2027-02-30T08:00"), "argument --until: '2027-02-30T08:00' is not in the"),
-        (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), "until must be later than now"),
+        # Without --yes: it is refused before the question.
+        (("delayq_pause", "mail", "--until", "2001-01-01T00:00"), "until must be later than now"),
+        (("delayq_pause", "mail", "--until", "0s", "--dry-run"), "until must be later than now"),
         (("delayq_jobs", "--limit", "-1"), "--limit must be 0"),
         (("delayq_jobs", "nonsense"), "'nonsense' is not the id of a job"),
         (("delayq_pause", "", "--yes"), "queue"),
@@ -221,6 +232,7 @@ def test_a_moment_without_a_zone_is_in_the_zone_of_the_project(settings: Any) ->
         (("delayq_jobs", "--limit", "-1"), 2),
         (("delayq_jobs", "--queue", ""), 2),
         (("delayq_pause", "mail", "--until", "2001-01-01T00:00", "--yes"), 2),
+        (("delayq_requeue", "--all", "--spread", "3651d"), 2),
     ],
 )
 def test_each_error_has_its_exit_code(

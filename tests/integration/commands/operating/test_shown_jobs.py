@@ -5,9 +5,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 
-from django_delayq import JobHandle, delayed_task, get_store, queue
+from django_delayq import JobHandle, RetryPolicy, delayed_task, get_store, queue
 from django_delayq.display.arguments import DOTS
+from django_delayq.display.retry import retry_facts
+from django_delayq.exceptions import KeyHeld
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import from_text
 from django_delayq.metrics import MetricsBuffer
@@ -55,7 +58,9 @@ def lines(text: str) -> dict[str, str]:
 
 def test_an_overdue_job_is_marked(delayq: DelayQ) -> None:
     queue("mail").pause()
-    never, late = (tasks.noop.using(queue="mail", **options).enqueue() for options in ({}, {"expires": 60}))
+    # The process that enqueues computes the expiry, and Redis the due time: one clock that stands still is both.
+    with time_machine.travel(delayq.now, tick=False):
+        never, late = (tasks.noop.using(queue="mail", **options).enqueue() for options in ({}, {"expires": 60}))
     soon = tasks.noop.using(queue="mail", expires=600, on_expiry="dead").enqueue()
     delayq.advance(minutes=2)
     shown = {each["id"]: each for each in read("delayq_jobs")}
@@ -99,6 +104,30 @@ def test_a_job_that_waits_for_code_says_for_what_and_since_when(delayq: DelayQ) 
     assert line.startswith(job.id) and line.endswith("(unknown task)")
     shown = lines(run("delayq_inspect", job.id))
     assert (shown["waiting_for"], shown["waiting_since"][:4]) == ("unknown task", str(since.year))
+
+
+def test_inspect_shows_the_retry_policy_and_the_time_limits(delayq: DelayQ) -> None:
+    retry = RetryPolicy(delays=[5, 60, 600], retry_on=KeyHeld, dead_on=ValueError)
+    job = tasks.noop.using(retry=retry, timeout=90).enqueue()
+    facts = read("delayq_inspect", job.id)
+    assert (facts["max_attempts"], facts["timeout"], facts["hard_timeout"]) == (4, 90.0, 100.0)
+    assert facts["retry"] == retry_facts(retry)
+    shown = lines(run("delayq_inspect", job.id))
+    assert shown["retry"] == (
+        "up to 4 attempts, after 5 s, 1 min, 10 min; retries only django_delayq.exceptions.KeyHeld; "
+        "dies at once on ValueError"
+    )
+    assert (shown["timeout"], shown["hard_timeout"]) == ("1 min 30 s", "1 min 40 s")
+
+
+def test_inspect_says_that_a_job_is_tried_forever(delayq: DelayQ, settings: Any) -> None:
+    # The text of a command is in English with any LANGUAGE_CODE.
+    settings.LANGUAGE_CODE = "de"
+    job = tasks.noop.using(retry=RetryPolicy(max_attempts=None, delays=[0.5])).enqueue()
+    assert read("delayq_inspect", job.id)["retry"]["max_attempts"] is None
+    shown = lines(run("delayq_inspect", job.id))
+    assert shown["retry"] == "tried forever, after 0.5 s each time"
+    assert not {"timeout", "hard_timeout", "max_attempts"} & set(shown)
 
 
 def test_inspect_counts_what_was_no_attempt(delayq: DelayQ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import resource
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -24,49 +25,54 @@ def ledger(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any)
     return tmp_path / "ledger"
 
 
+@pytest.fixture
+def runner() -> Iterator[ProcessRunner]:
+    # A process that is not killed waits for a next claim, and Python waits for its end before it exits.
+    with closing(ProcessRunner()) as runner:
+        yield runner
+
+
 def suspect(task: Any, *args: Any, **job: Any) -> Claim:
     """Make a claim of a job whose last attempt crashed."""
     made = Job(raw_id=bytes(12), shard=0, task=task.name, queue="default", args=list(args), **job)
     return claim_for(made, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 
-def test_a_process_forked_by_a_suspect_does_not_hide_its_end(ledger: Any) -> None:
+def test_a_process_forked_by_a_suspect_does_not_hide_its_end(runner: ProcessRunner, ledger: Any) -> None:
     # The grandchild holds the pipe open for an hour, or until it is killed.
-    outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
+    outcome = runner.run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
     os.kill(int(ledger.read_text()), 9)
 
 
-def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(ledger: Any) -> None:
-    assert ProcessRunner(max_jobs=1).run(suspect(tasks.record), lambda: False).kind is OutcomeKind.UNSTARTED
+def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(runner: ProcessRunner, ledger: Any) -> None:
+    assert runner.run(suspect(tasks.record), lambda: False).kind is OutcomeKind.UNSTARTED
     assert not ledger.exists()
 
 
-def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
-    outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
+def test_a_suspect_over_its_hard_limit_is_killed(runner: ProcessRunner, ledger: Any) -> None:
+    outcome = runner.run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
 
-def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(ledger: Any) -> None:
+def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(runner: ProcessRunner, ledger: Any) -> None:
     # Its process sends no more replies, and lives for a while.
-    outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
+    outcome = runner.run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
 
-def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: Any) -> None:
-    with closing(ProcessRunner()) as children:
-        outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
-        assert outcome.kind is OutcomeKind.CRASHED
-        assert "Its answer could not be read" in outcome.error
-        assert (children.count, children.ready_count) == (0, 0)
-        assert children.run(suspect(tasks.record), lambda: True).kind is OutcomeKind.SUCCEEDED
-        assert (children.count, children.ready_count) == (1, 1)
+def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(runner: ProcessRunner, ledger: Any) -> None:
+    outcome = runner.run(suspect(tasks.write_to_descriptors), lambda: True)
+    assert outcome.kind is OutcomeKind.CRASHED
+    assert "Its answer could not be read" in outcome.error
+    assert (runner.count, runner.ready_count) == (0, 0)
+    assert runner.run(suspect(tasks.record), lambda: True).kind is OutcomeKind.SUCCEEDED
+    assert (runner.count, runner.ready_count) == (1, 1)
 
 
-def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:
-    runner = ProcessRunner(max_jobs=1)
+def test_a_process_without_a_descriptor_left_fails_the_attempt(runner: ProcessRunner, ledger: Any) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")) + 1)]
@@ -86,13 +92,15 @@ def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> N
     assert "No process could be started" in outcome.error
 
 
-def test_after_processes_that_do_not_start_the_wait_grows(ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    children, waits = ProcessRunner(), list[float]()
-    monkeypatch.setattr(children._closed, "wait", waits.append)
+def test_after_processes_that_do_not_start_the_wait_grows(
+    runner: ProcessRunner, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+    monkeypatch.setattr(runner._closed, "wait", waits.append)
     claim = suspect(tasks.record)
 
     def run() -> bool:
-        return children.run(claim, lambda: True) is not UNSTARTED
+        return runner.run(claim, lambda: True) is not UNSTARTED
 
     with monkeypatch.context() as broken:
         broken.setattr(ChildProcess, "wait_ready", ChildProcess.kill)

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from django_delayq.job.codec import decode, encode
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.retry import LONGEST_DELAY, RetryPolicy
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -57,7 +57,7 @@ policies_with_rules = some.builds(
     on_error=some.booleans(),
     retry_on=paths.map(tuple),
     dead_on=paths.map(tuple),
-    delays=some.lists(some.timedeltas(min_value=timedelta(0)), max_size=3).map(tuple),
+    delays=some.lists(some.timedeltas(min_value=timedelta(0), max_value=LONGEST_DELAY), max_size=3).map(tuple),
 )
 
 

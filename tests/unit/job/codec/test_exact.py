@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge
 from django_delayq.job.codec import decode_head, encode, read_queue, with_queue
 from django_delayq.job.job import DJANGO_TASK, Flag
-from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.retry import LONGEST_DELAY, RetryPolicy
 from django_delayq.task.arguments import check_payload
 from tests.unit.job.codec.bodies import (
     MEGABYTE,
@@ -180,6 +180,14 @@ def test_a_policy_with_rules_survives(policy: RetryPolicy) -> None:
 def test_four_numbers_of_a_policy_stand_where_they_always_did(policy: RetryPolicy, stored: Any) -> None:
     _, body = encode(job_of(retry=policy), max_payload=1_024)
     assert json.loads(body[decode_head(body).size :])[2] == stored
+
+
+def test_a_stored_policy_with_longer_delays_than_may_be_declared_is_read() -> None:
+    _, body = encode(job_of(retry=RetryPolicy(delays=[5, LONGEST_DELAY])), max_payload=1_024)
+    longest = str(LONGEST_DELAY // timedelta(microseconds=1)).encode()
+    longer = str(timedelta(days=200_000) // timedelta(microseconds=1)).encode()
+    assert read(body.replace(longest, longer)).retry == RetryPolicy(delays=[5, LONGEST_DELAY])
+    assert longest in body
 
 
 def test_default_values_are_not_stored() -> None:
