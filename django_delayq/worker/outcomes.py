@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from textwrap import indent
 from time import monotonic
 from typing import Any
 
@@ -18,7 +19,7 @@ from django_delayq.processes import process_limits
 _MAX_ERROR = 64 * 1024
 #: What a task raises to ask for something. None of them says why its work failed, unless it has a reason.
 REQUESTS = (RetryLater, Snooze, DeadLetterNow)
-_NO_REASON = frozenset({str(RetryLater()), str(DeadLetterNow())})
+_NO_REASON = str(DeadLetterNow())
 
 
 def outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
@@ -66,14 +67,12 @@ def _requested(kind: OutcomeKind, error: RetryLater | DeadLetterNow, delay_us: i
     shown, text = _behind(error), _text(error)
     if shown is None:
         return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=error)
-    if kind is OutcomeKind.REJECTED and text not in _NO_REASON:
+    if kind is OutcomeKind.REJECTED and text != _NO_REASON:
         shown, text = error, _traceback(error)
-    elif text in _NO_REASON:
-        text = _traceback(shown)
     else:
-        # First, because an error that is too long loses its start. Indented, as its lines must not look like errors.
-        reason = text.replace("\n", "\n    ")
-        text = f"{_path(error)}: {reason}\n\n{_traceback(shown)}"
+        # The request comes first, because an error that is too long loses its start; indented, so that no line of its
+        # reason looks like the exception.
+        text = f"{indent(_traceback(error, chain=False), '    ')}\nThe exception behind it:\n\n{_traceback(shown)}"
     return Outcome(kind=kind, error=text[-_MAX_ERROR:], delay_us=delay_us, exception=_path(shown), raised=shown)
 
 
@@ -111,10 +110,10 @@ def failed(error: BaseException, job: Job | None = None) -> Outcome:
     )
 
 
-def _traceback(error: BaseException) -> str:
+def _traceback(error: BaseException, *, chain: bool = True) -> str:
     process_limits.restore_open_files()
     try:
-        return "".join(traceback.format_exception(error))
+        return "".join(traceback.format_exception(error, chain=chain))
     except BaseException as unprintable:
         # The exception's own __str__() or metaclass may raise anything, even SystemExit.
         return f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"

@@ -193,13 +193,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the reason of a request looks like the error",
         "worker/outcomes.py",
-        'reason = text.replace("\\n", "\\n    ")',
-        "reason = text",
+        "indent(_traceback(error, chain=False), '    ')",
+        "_traceback(error, chain=False)",
     ): (REQUESTS,),
     at(
         "the reason of DeadLetterNow is lost",
         "worker/outcomes.py",
-        "if kind is OutcomeKind.REJECTED and text not in _NO_REASON:",
+        "if kind is OutcomeKind.REJECTED and text != _NO_REASON:",
         "if False:",
     ): (REQUESTS,),
 }
