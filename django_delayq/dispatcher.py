@@ -13,9 +13,8 @@ from time import monotonic, time_ns
 from typing import Any
 
 from django_delayq.clock import SECOND_US, estimated_us
-from django_delayq.exceptions import JobCrashed
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, error_class, kind_of_fault
 from django_delayq.job.result import Result
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 from django_delayq.logs import job_fields, logger
@@ -205,6 +204,7 @@ class Dispatcher(Runnable):
 def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
     """Log a reclaimed job; send the signals of a dead letter."""
     task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended + reclaim.stops
+    error = None if decision.action is Action.CANCEL else error_class(outcome.kind)(outcome.error)
     logger.warning(
         "Job %s of %r in %r: its lease expired on worker %s, attempt %d; %s",
         item.id,
@@ -213,12 +213,12 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
         item.worker,
         attempt,
         decision.action,
+        # The record of a dead letter, which follows, has its exception.
+        exc_info=error if decision.action is Action.RETRY else None,
         extra=job_fields(item.id, item.job, attempt),
     )
     sender = registry.find(item.job.task) if item.job and decision.action is not Action.RETRY else None
-    error: Exception | None = None
     if decision.action is Action.DEAD_LETTER:
-        error = (type(item.fault) if item.fault else JobCrashed)(outcome.error)
         facts = {"job_id": item.id, "job": item.job, "attempt": attempt}
         announce(job_dead_lettered, sender, error=error, **facts, reason=outcome.error)
     if item.job and sender is not None:

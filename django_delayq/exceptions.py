@@ -202,7 +202,8 @@ class TransactionLeftOpen(DelayQError):
 class RetryLater(DelayQError):
     """Raise this in a task to run it again after a delay (seconds or timedelta); the attempt counts.
 
-    Without a delay, the retry policy decides. `max_attempts` is never exceeded.
+    Without a delay, the retry policy decides. `max_attempts` is never exceeded. Raised from an exception, or while one
+    is handled, it shows that exception as the error of the attempt.
     """
 
     def __init__(self, delay: Any = None, reason: str = "") -> None:
@@ -227,7 +228,10 @@ class Snooze(DelayQError):
 
 
 class DeadLetterNow(DelayQError):
-    """Raise this in a task to give up at once: the job becomes a dead letter with this reason."""
+    """Raise this in a task to give up at once: the job becomes a dead letter with this reason.
+
+    Without a reason, it shows the exception that it was raised from, or while handling, as the error of the job.
+    """
 
     def __init__(self, reason: str = "the task gave up") -> None:
         super().__init__(reason)

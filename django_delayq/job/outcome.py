@@ -92,13 +92,14 @@ class Outcome:
     run_us: int = 0
     #: time.monotonic() of this host when user code began; None if it did not.
     began: float | None = None
-    #: Class of what the task raised, "module.qualname"; "" if it raised nothing.
+    #: Class of the exception that says why the attempt failed, "module.qualname"; "" if the task raised nothing.
     exception: str = ""
     #: `lineage_of()` that class; only if the job's policy has rules.
     lineage: tuple[tuple[str, ...], ...] = ()
     #: JSON of what the task returned, if the job keeps its result.
     result: str | None = None
-    #: What the task raised, for the log; None if it raised nothing, or in another process.
+    #: What the task raised, or the exception behind its request, for the log and `retry_delay`; None if it raised
+    #: nothing, or in another process.
     raised: BaseException | None = field(default=None, repr=False, compare=False)
 
 

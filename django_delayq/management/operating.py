@@ -1,6 +1,7 @@
 """Operating: what the commands on jobs and queues share: filters, times, output, questions and exit codes."""
 
 import json
+import os
 import re
 import sys
 from argparse import ArgumentTypeError
@@ -60,7 +61,16 @@ class OperatingCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run the command; errors of this package become sentences. Another exception is a bug, with its traceback."""
         try:
-            return super().execute(*args, **options)
+            result = super().execute(*args, **options)
+            # Before the interpreter does it, which complains if nobody reads any more.
+            self.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # A command that changes something must not look as if it did.
+            if self.changes:
+                raise
+            _discard_output()
+            return None
         except UnknownQueue as error:
             raise CommandError(str(error), returncode=NOT_FOUND) from error
         except (DelayValueError, InvalidMoment) as error:
@@ -172,6 +182,17 @@ class JobsCommand(OperatingCommand):
         left = f"; {matched - changed:,} changed meanwhile or were refused" if changed < matched else ""
         text = f"{verb[1].capitalize()} {changed:,}{left}."
         self.print_result(options, text, matched=matched, changed=changed)
+
+
+def _discard_output() -> None:
+    """Let the interpreter flush what nobody reads, as after `| head -1`, without an error."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 @contextmanager

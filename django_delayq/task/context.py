@@ -32,7 +32,7 @@ class RunLink(Protocol):
         """Pass a progress on; it does not wait for Redis, and may drop a value that a later one replaces."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CurrentJob:
     """The job of the running task."""
 
@@ -102,6 +102,11 @@ class CurrentJob:
                 f"leave it out if items has a len() or is a queryset"
             )
         return self._track(items, _size(items) if total is None else total)
+
+    def __repr__(self) -> str:
+        # Not the claim: the unique key may be personal, and the lease could be used to settle the job.
+        task = self._claim.job.task if self._claim.job else "?"
+        return f"<CurrentJob {self.id} {task} attempt {self.attempt}>"
 
     def _track(self, items: Iterable[T], total: int) -> Iterator[T]:
         report_at = 0.0

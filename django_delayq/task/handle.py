@@ -134,10 +134,7 @@ class JobHandle:
         if known._state is State.EXPIRED:
             raise JobExpired(f"job {self.id} has no result, it is expired: it could not begin in time")
         if known._result is None or known._state is not State.DONE:
-            raise NoResult(
-                f"job {self.id} has no result, it is {known._state}; only jobs that are done have one, "
-                f"for as long as store_result= or RESULT_TTL keeps it"
-            )
+            raise NoResult(f"job {self.id} {self._why_no_result()}")
         return known._result.value
 
     def wait(self, timeout: float | timedelta | None = None) -> Any:
@@ -338,6 +335,15 @@ class JobHandle:
 
     def _keeps_result(self) -> bool:
         return self._job is not None and self._job.result_ttl_us is not None
+
+    def _why_no_result(self) -> str:
+        if self._state is State.DEAD:
+            return "has no result, it is dead; job.error says why"
+        if self._state in (*_HAS_DUE, State.UNSENT) and self._job is not None and not self._keeps_result():
+            cure = "declare its task with store_result=True, or enqueue it with using(store_result=True)"
+            return f"keeps no result, it is {self._state}; {cure}"
+        kept = "only jobs that are done have one, for as long as store_result= or RESULT_TTL keeps it"
+        return f"has no result, it is {self._state}; {kept}"
 
     @property
     def _store(self) -> Store:

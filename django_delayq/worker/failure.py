@@ -1,17 +1,19 @@
 """Failure: the exception that the log and Django's signal show for an attempt that ended badly.
 
-It is what the task raised, if that was in this process. A child process sends text alone: its exceptions may not be
-picklable. Crashes and unreadable bodies raised nothing. Then an exception is made, so that every record has one.
+It is what the task raised, or the exception behind its request, if that was in this process. A child process sends
+text alone: its exceptions may not be picklable. Crashes and unreadable bodies raised nothing. Then an exception is
+made, so that every record has one.
 """
 
 from typing import Any
 
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, error_class
 from django_delayq.job.result import JobError
+from django_delayq.worker.outcomes import REQUESTS
 from django_delayq.worker.tracebacks import clear_variables
 
-#: How an attempt ended whose task asked for another.
-_REQUESTS = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)
+#: How an attempt ended whose task asked for another run.
+_RUN_REQUESTED = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)
 
 
 class ChildTraceback(Exception):
@@ -24,9 +26,9 @@ def exception_of(outcome: Outcome, decision: Decision, task: Any) -> BaseExcepti
     If the task has sensitive arguments, the variables in the exception's traceback are cleared.
     """
     shown: BaseException | None = None
-    if outcome.kind in _REQUESTS and decision.action is Action.RETRY:
-        # `raise RetryLater(…) from error`: the error behind it is worth a traceback, the request is not.
-        shown = outcome.raised and (outcome.raised.__cause__ or outcome.raised.__context__)
+    if outcome.kind in _RUN_REQUESTED and decision.action is Action.RETRY:
+        # The exception behind a request is worth a traceback, the request is not.
+        shown = None if isinstance(outcome.raised, REQUESTS) else outcome.raised
     elif decision.action is Action.DEAD_LETTER or (decision.action is Action.RETRY and decision.counted):
         shown = outcome.raised or _made(outcome)
     if shown is not None and task is not None and task.sensitive:

@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from textwrap import indent
 from time import monotonic
 from typing import Any
 
@@ -9,13 +10,17 @@ from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze
+from django_delayq.job.error_text import cut_error
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.retry import class_path, lineage_of
 from django_delayq.processes import process_limits
 
-#: Most characters of a traceback in an outcome; the stored one is shorter.
+#: Most bytes of a traceback in an outcome, as JSON; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
+#: What a task raises to ask for something. None of them says why its work failed, unless it has a reason.
+REQUESTS = (RetryLater, Snooze, DeadLetterNow)
+_NO_REASON = str(DeadLetterNow())
 
 
 def outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
@@ -26,10 +31,12 @@ def outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outco
             delay_us = _requested_us(error, claim, job)
         except (DelayQError, TypeError) as wrong:
             return failed(wrong, job)
-        kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
-        return Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error), raised=error)
+        if isinstance(error, Snooze):
+            kind, text = OutcomeKind.SNOOZED, _text(error)
+            return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=_behind(error))
+        return _requested(OutcomeKind.RETRY_REQUESTED, error, delay_us)
     if isinstance(error, DeadLetterNow):
-        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error), raised=error)
+        return _requested(OutcomeKind.REJECTED, error)
     if task is not None and isinstance(error, TypeError):
         try:
             task.check_fit(job.args, job.kwargs)
@@ -68,6 +75,37 @@ def _check_delay(delay: Any, *, of: RetryLater | Snooze) -> None:
         raise type(wrong)(f"{wrong}; {takes}") from None
 
 
+def _requested(kind: OutcomeKind, error: RetryLater | DeadLetterNow, delay_us: int | None = None) -> Outcome:
+    """Return the outcome of a request. If an exception is behind it, that exception says why the work failed.
+
+    But the reason of a `DeadLetterNow` stays the message, with the chain of exceptions as its traceback.
+    """
+    shown, text = _behind(error), _text(error)
+    if shown is None:
+        return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=error)
+    if kind is OutcomeKind.REJECTED and text != _NO_REASON:
+        shown, text = error, _traceback(error)
+    else:
+        # The request comes first, because an error that is too long loses its start; indented, so that no line of its
+        # reason looks like the exception.
+        text = f"{indent(_traceback(error, chain=False), '    ')}\nThe exception behind it:\n\n{_traceback(shown)}"
+    return Outcome(kind=kind, error=_cut(text, shown), delay_us=delay_us, exception=_path(shown), raised=shown)
+
+
+def _behind(error: BaseException) -> BaseException | None:
+    """Return the exception that a request was raised from, or while it was handled; None if there is none."""
+    found, seen = error, set[int]()
+    while isinstance(found, REQUESTS):
+        seen.add(id(found))
+        cause = found.__cause__
+        if cause is None and not found.__suppress_context__:
+            cause = found.__context__
+        if cause is None or id(cause) in seen:
+            return None
+        found = cause
+    return found
+
+
 def _text(error: BaseException) -> str:
     # A subclass of str may run code of its own wherever it is used, even in the loop of the worker.
     return str.__str__(str(error))
@@ -75,22 +113,30 @@ def _text(error: BaseException) -> str:
 
 def failed(error: BaseException, job: Job | None = None) -> Outcome:
     """Return the outcome of an attempt of the job that ended with this exception."""
-    process_limits.restore_open_files()
-    try:
-        text = "".join(traceback.format_exception(error))
-        if isinstance(error, asyncio.CancelledError):
-            text = f"{text}The task was cancelled by code in its event loop, not by a time limit.\n"
-    except BaseException as unprintable:
-        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
-        text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
+    text = _traceback(error)
+    if isinstance(error, asyncio.CancelledError):
+        text = f"{text}The task was cancelled by code in its event loop, not by a time limit.\n"
     lineage = _lineage(error) if job is not None and job.retry.has_rules else ()
     return Outcome(
         kind=OutcomeKind.FAILED,
-        error=text[-_MAX_ERROR:],
+        error=_cut(text, error),
         exception=_path(error),
         lineage=lineage,
         raised=error,
     )
+
+
+def _traceback(error: BaseException, *, chain: bool = True) -> str:
+    process_limits.restore_open_files()
+    try:
+        return "".join(traceback.format_exception(error, chain=chain))
+    except BaseException as unprintable:
+        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
+        return f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
+
+
+def _cut(text: str, error: BaseException) -> str:
+    return cut_error(text, _MAX_ERROR, exception=_path(error))
 
 
 def _lineage(error: BaseException) -> tuple[tuple[str, ...], ...]:

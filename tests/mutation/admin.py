@@ -7,6 +7,7 @@ at = Mutation.at
 RAW = "tests/admin/content/test_raw_characters.py"
 BOUNDS = "tests/admin/actions/test_bounds.py"
 RUN = "tests/integration/commands/operating/test_run_process.py"
+STATS = "tests/integration/commands/operating/test_stats.py"
 SHOWN = "tests/integration/commands/operating/test_shown_jobs.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -151,6 +152,42 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "sum(process.serves(name) for process in alive)",
         "sum(process.serves(name) for process in snapshot.processes)",
     ): (SHOWN,),
+    at(
+        "a lost process is not marked",
+        "management/commands/delayq_stats.py",
+        '"lost": each.is_lost(snapshot.now_us, lease_us=lease_us),',
+        '"lost": False,',
+    ): (STATS,),
+    at(
+        "the running jobs of a queue are as old as the reports of workers",
+        "management/commands/delayq_stats.py",
+        "exact[name] if len(rows) < _READ else ",
+        "",
+    ): (STATS,),
+    at(
+        "of very many running jobs those that were read count",
+        "management/commands/delayq_stats.py",
+        "exact[name] if len(rows) < _READ else",
+        "exact[name] if len(rows) <= _READ else",
+    ): (STATS,),
+    at(
+        "the running jobs of lost workers count",
+        "store/queries/snapshot.py",
+        "for process in self.alive(lease_us=lease_us))",
+        "for process in self.processes)",
+    ): (STATS,),
+    at(
+        "a command whose output nobody reads ends with a traceback",
+        "management/operating.py",
+        "            if self.changes:\n                raise\n",
+        "            raise\n",
+    ): ("tests/integration/commands/operating/test_terminal.py",),
+    at(
+        "the interpreter complains about output that nobody reads",
+        "management/operating.py",
+        "            _discard_output()\n",
+        "",
+    ): ("tests/integration/commands/operating/test_terminal.py",),
     at(
         "quiet workers count as workers of a queue",
         "store/queries/snapshot.py",

@@ -12,6 +12,7 @@ ERROR_TEXT, TEXTS = "job/error_text.py", "tests/unit/job/test_error_text.py"
 RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
 RAISED = "tests/integration/worker/execution/test_raised.py"
+REQUESTS = "tests/integration/worker/execution/test_requests.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -165,4 +166,40 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):\n",
         "    if False:\n",
     ): ("tests/integration/store/promotion/test_reclaim.py",),
+    at(
+        "the record of a lapsed lease has no exception",
+        "dispatcher.py",
+        "exc_info=error if decision.action is Action.RETRY else None,",
+        "exc_info=None,",
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
+    at(
+        "a dead letter of the dispatcher has two exceptions",
+        "dispatcher.py",
+        "exc_info=error if decision.action is Action.RETRY else None,",
+        "exc_info=error,",
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
+    at(
+        "the exception behind a RetryLater is lost",
+        "worker/outcomes.py",
+        "shown, text = _behind(error), _text(error)",
+        "shown, text = None, _text(error)",
+    ): (REQUESTS,),
+    at(
+        "an exception that a request hides is shown",
+        "worker/outcomes.py",
+        "if cause is None and not found.__suppress_context__:",
+        "if cause is None:",
+    ): (REQUESTS,),
+    at(
+        "the reason of a request looks like the error",
+        "worker/outcomes.py",
+        "indent(_traceback(error, chain=False), '    ')",
+        "_traceback(error, chain=False)",
+    ): (REQUESTS,),
+    at(
+        "the reason of DeadLetterNow is lost",
+        "worker/outcomes.py",
+        "if kind is OutcomeKind.REJECTED and text != _NO_REASON:",
+        "if False:",
+    ): (REQUESTS,),
 }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_delayq import current_job, get_job, get_store
+from django_delayq import RetryLater, Snooze, current_job, get_job, get_store
 from django_delayq.job.progress import Progress
 from django_delayq.testing import DelayQ
 from tests.django_tasks.compat import TaskResultStatus, task
@@ -45,6 +45,25 @@ def fail() -> None:
     raise ValueError("as asked")
 
 
+def pay(attempt_of_success: int, how: str) -> int:
+    """Ask for another run until the bank answers; return the number of this attempt."""
+    job = current_job()
+    assert job is not None
+    asked.append(job.attempt)
+    if len(asked) == attempt_of_success:
+        return job.attempt
+    if how == "snooze":
+        raise Snooze(minutes=5)
+    try:
+        raise ConnectionError("the bank does not answer")
+    except ConnectionError:
+        raise RetryLater(60)  # noqa: B904
+
+
+#: The attempts of `pay`.
+asked: list[int] = []
+
+
 async def triple(number: int) -> int:
     """Return the number times three."""
     return 3 * number
@@ -70,6 +89,40 @@ def test_an_exception_is_raised_and_the_result_has_failed(delayq: DelayQ) -> Non
     assert result.status == TaskResultStatus.FAILED
     assert result.errors[0].exception_class is ValueError
     assert [job.id for job in delayq.dead] == [result.id]
+
+
+def test_a_snooze_is_no_attempt(delayq: DelayQ) -> None:
+    asked.clear()
+    result = task(pay).enqueue(3, "snooze")
+    [first] = delayq.run_due()
+    assert (first.ending, first.attempt) == ("snoozed", 1)
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.READY, 0)
+    assert delayq.advance(minutes=4, run=True) == []
+    job = get_job(result.id)
+    assert job is not None
+    assert [run.ending for run in delayq.advance(minutes=1, run=True)] == ["snoozed"]
+    assert job.refresh().snoozes == 2
+    assert [run.ending for run in delayq.advance(minutes=5, run=True)] == ["succeeded"]
+    result.refresh()
+    assert (result.status, result.return_value, result.attempts) == (TaskResultStatus.SUCCESSFUL, 1, 1)
+    assert (asked, result.errors) == ([1, 1, 1], [])
+
+
+def test_a_request_for_another_attempt_counts_and_its_cause_is_the_error(delayq: DelayQ) -> None:
+    asked.clear()
+    done = task(pay).enqueue(2, "retry")
+    delayq.drain()
+    done.refresh()
+    assert (done.status, done.return_value, done.attempts) == (TaskResultStatus.SUCCESSFUL, 2, 2)
+    failed = task(pay).enqueue(99, "retry")
+    # By default, a task of Django's has three attempts.
+    assert [run.ending for run in delayq.drain()] == ["retry requested"] * 3
+    failed.refresh()
+    assert (failed.status, failed.attempts) == (TaskResultStatus.FAILED, 3)
+    for error in (*done.errors, *failed.errors):
+        assert error.exception_class is ConnectionError
+        assert error.traceback.endswith("ConnectionError: the bank does not answer\n")
 
 
 def test_coroutine_functions_and_eager_mode_work(delayq: DelayQ) -> None:

@@ -57,7 +57,7 @@ def states(page: PageContext) -> list[QueueRow]:
             queue=name,
             state=state,
             hour=now.hour(queue_dimension(name)),
-            running=now.claimed_of(name),
+            running=now.claimed_of(name, lease_us=page.store.config.worker.lease_us),
             workers=len(page.workers_of(name)),
             now_us=now.now_us,
         )

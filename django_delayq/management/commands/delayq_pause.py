@@ -29,12 +29,13 @@ class Command(OperatingCommand):
         # Before the question: nobody should confirm what is then refused.
         end = None if until is None else iso(pause_end_us(until, self.open(options)))
         if options["dry_run"]:
-            self.print_result(options, f"Would pause {names}{_until(until)}.", dry_run=True, changed=[], until=end)
+            text, which = f"Would pause {names}{_until(until)}.", [each.name for each in found]
+            self.print_result(options, text, dry_run=True, changed=0, queues=which, until=end)
             return
         self.confirm(f"Pause {names}{_until(until)}?", options)
         changed = [each.name for each in found if each.pause(until=until, by=_person())]
         text = f"Paused {', '.join(changed)}{_until(until)}." if changed else f"{names}: paused already."
-        self.print_result(options, text, changed=changed)
+        self.print_result(options, text, changed=len(changed), queues=changed)
 
 
 def _until(until: datetime | timedelta | None) -> str:

@@ -23,9 +23,10 @@ class Command(OperatingCommand):
         names = ", ".join(each.name for each in found)
         if options["dry_run"]:
             paused = [each.name for each in found if each.paused is not None]
-            self.print_result(options, f"Would resume {', '.join(paused) or 'none'}.", dry_run=True, changed=[])
+            text = f"Would resume {', '.join(paused) or 'none'}."
+            self.print_result(options, text, dry_run=True, changed=0, queues=paused)
             return
         self.confirm(f"Resume {names}?", options)
         changed = [each.name for each in found if each.resume()]
         text = f"Resumed {', '.join(changed)}." if changed else f"{names}: not paused."
-        self.print_result(options, text, changed=changed)
+        self.print_result(options, text, changed=len(changed), queues=changed)

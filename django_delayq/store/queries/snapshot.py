@@ -161,9 +161,9 @@ class Snapshot:
         """Return the dispatchers and workers that reported recently."""
         return [each for each in self.processes if not each.is_lost(self.now_us, lease_us=lease_us)]
 
-    def claimed_of(self, queue: str) -> int:
-        """Return the number of a queue's running jobs by the last reports of workers."""
-        return sum(process.running.get(queue, 0) for process in self.processes)
+    def claimed_of(self, queue: str, *, lease_us: int) -> int:
+        """Return the number of a queue's running jobs by the last reports of live workers."""
+        return sum(process.running.get(queue, 0) for process in self.alive(lease_us=lease_us))
 
     def series(self, dimension: bytes) -> MinuteSeries:
         """Return the last hour of a dimension by the minute."""

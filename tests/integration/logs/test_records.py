@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from _pytest.logging import LogCaptureHandler
 
-from django_delayq import RetryLater, RetryPolicy
+from django_delayq import RetryLater, RetryPolicy, Snooze
 from django_delayq.logs import JobFilter
 from django_delayq.signals import keep_to_one_line
 from django_delayq.task import registry
@@ -106,13 +106,34 @@ def test_a_request_for_another_attempt_is_no_failure_but_the_error_behind_it_is(
     delayq.drain(errors="retry")
     asked, dead = about(caplog.records, job.id)
     assert (asked.levelname, asked.exc_info) == ("WARNING", None)
-    assert dead.levelname == "ERROR" and dead.exc_info and isinstance(dead.exc_info[1], RetryLater)
-    raised.append(behind)
-    raised.append(None)
+    assert dead.levelname == "ERROR" and dead.exc_info and dead.exc_info[1] is behind
+    raised += [behind, None]
     again = make_task(func).enqueue()
-    delayq.run_due(errors="retry")
-    [asked] = about(caplog.records, again.id)
+    delayq.drain(errors="retry")
+    asked, dead = about(caplog.records, again.id)
     assert asked.exc_info and asked.exc_info[1] is behind
+    # Nothing but the request is left to show.
+    assert dead.levelname == "ERROR" and dead.exc_info and isinstance(dead.exc_info[1], RetryLater)
+
+
+@pytest.mark.parametrize("kind", [RetryLater, Snooze])
+def test_an_exception_that_a_request_hides_is_in_no_record(
+    make_task: Any, delayq: DelayQ, caplog: pytest.LogCaptureFixture, kind: type[Exception]
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def func() -> None:
+        try:
+            raise ConnectionError("the bank does not answer")
+        except ConnectionError:
+            raise kind(1) from None
+
+    make_task(func).enqueue()
+    delayq.run_due(errors="retry")
+    [record] = [
+        each for each in caplog.records if "again" in each.getMessage() or "put the job off" in each.getMessage()
+    ]
+    assert record.exc_info is None
 
 
 class Large:
@@ -128,15 +149,21 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.parametrize("request_kind", [None, RetryLater], ids=repr)
 def test_the_variables_of_a_failed_task_are_freed_without_the_garbage_collector(
-    make_task: Any, delayq: DelayQ, no_collector: None
+    make_task: Any, delayq: DelayQ, no_collector: None, request_kind: type[Exception] | None
 ) -> None:
     alive: list[weakref.ref[Large]] = []
 
     def func() -> None:
         large = Large()
         alive.append(weakref.ref(large))
-        raise ValueError("no money")
+        try:
+            raise ValueError("no money")
+        except ValueError:
+            if request_kind is None:
+                raise
+            raise request_kind()  # noqa: B904
 
     make_task(func).enqueue()
     delayq.drain(errors="retry")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from django_delayq import RetryPolicy
+from django_delayq import RetryPolicy, get_job
 from tests.inspection import inspection
 from tests.integration.middleware import classes
-from tests.sample_app import async_tasks, tasks
+from tests.sample_app import async_tasks, django_tasks, tasks
 from tests.subprocesses import Processes
 
 MODULES = ["tests.sample_app.async_tasks", "tests.sample_app.django_tasks"]
@@ -18,13 +18,17 @@ def test_a_run_passes_through_in_every_pool(processes: Processes, pool: str) -> 
     token = classes.request_id.set(f"of {pool}")
     try:
         good = [tasks.record.enqueue(1), async_tasks.nap.enqueue(0)]
+        result = django_tasks.adescribe.enqueue()
         bad = async_tasks.fail.using(retry=RetryPolicy(max_attempts=2, base=0.01, cap=0.01)).enqueue()
     finally:
         classes.request_id.reset(token)
     processes.until_gone(good)
     processes.until_state(bad, "dead")
+    of_django = get_job(result.id)
+    assert of_django is not None
+    processes.until_state(of_django, "done")
     notes = processes.events("middleware")
-    assert {note["id"] for note in notes if note["error"] is None} == {job.id for job in good}
+    assert {note["id"] for note in notes if note["error"] is None} == {job.id for job in (*good, of_django)}
     assert [(note["attempt"], note["error"]) for note in notes if note["id"] == bad.id] == [
         (1, "as asked"),
         (2, "as asked"),

@@ -1,5 +1,6 @@
 """Handle: one job as the code that enqueued it sees it, in every state, before and after it is sent."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,6 +72,7 @@ def in_state(state: State, apis: ShardApis) -> JobHandle:
     return handle
 
 
+UNENDED = (State.UNSENT, State.SCHEDULED, State.READY, State.CLAIMED)
 SENT = [state for state in State if state is not State.UNSENT]
 
 
@@ -247,6 +249,25 @@ def test_any_other_job_has_no_result(state: State, apis: ShardApis) -> None:
     with pytest.raises(NoResult):
         # A job that keeps no result has nothing to wait for.
         handle.wait()
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        *((state, f"keeps no result, it is {state}; declare its task with store_result=True, or") for state in UNENDED),
+        (State.DEAD, "has no result, it is dead; job.error says why"),
+    ],
+)
+def test_the_error_of_a_result_that_does_not_come_names_the_cure(apis: ShardApis, state: State, message: str) -> None:
+    handle = in_state(state, apis).refresh()
+    for look in (lambda: handle.result, handle.wait, lambda: asyncio.run(handle.aresult())):
+        with pytest.raises(NoResult, match=f"^job {handle.id} {message}"):
+            look()
+
+
+def test_a_job_that_will_have_a_result_is_not_said_to_keep_none() -> None:
+    with pytest.raises(NoResult, match="has no result, it is ready; only jobs that are done have one"):
+        noop.using(store_result=True).enqueue().result  # noqa: B018
 
 
 def test_a_wait_for_a_result_ends_at_its_timeout(apis: ShardApis) -> None:

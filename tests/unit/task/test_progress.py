@@ -5,12 +5,16 @@ from contextvars import Context
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
 from django_delayq import current_job
 from django_delayq.exceptions import InvalidProgress
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
 from django_delayq.job.progress import Progress
 from django_delayq.task.context import CurrentJob, set_current_run
-from tests.factories import numbered
+from tests.factories import claim_for, numbered
 
 
 class Link:
@@ -91,3 +95,32 @@ def test_a_total_that_is_no_number_of_items_is_refused_before_the_loop(job: Curr
 def test_nothing_is_reported_of_no_items(job: CurrentJob, link: Link) -> None:
     assert list(job.track([])) == []
     assert link.reported == []
+
+
+@pytest.mark.django_db
+def test_track_counts_a_queryset_in_the_database_and_reads_its_rows(
+    job: CurrentJob, link: Link, django_assert_num_queries: Any
+) -> None:
+    User.objects.bulk_create(User(username=name) for name in ("ann", "bob", "cid"))
+    users = User.objects.order_by("username")
+    with django_assert_num_queries(1) as counted:
+        tracked = job.track(users)
+    assert "COUNT(*)" in counted[0]["sql"]
+    with django_assert_num_queries(1) as read:
+        assert [user.username for user in tracked] == ["ann", "bob", "cid"]
+    assert "username" in read[0]["sql"]
+    assert link.reported == [Progress(1 / 3, "1 of 3"), Progress(1.0, "3 of 3")]
+
+
+@pytest.mark.django_db
+def test_track_takes_a_total_instead_of_a_count(job: CurrentJob, link: Link, django_assert_num_queries: Any) -> None:
+    User.objects.create(username="ann")
+    with django_assert_num_queries(1):
+        assert [user.username for user in job.track(User.objects.all().iterator(), total=1)] == ["ann"]
+    assert link.reported == [Progress(1.0, "1 of 1")]
+
+
+def test_the_repr_shows_id_task_and_attempt_alone() -> None:
+    job = Job(raw_id=next_id(), shard=0, task="shop.tasks.play", queue="q", args=["an argument"], key="a person")
+    claim = claim_for(job, attempts=AttemptHistory(ended=1))
+    assert repr(CurrentJob(claim)) == f"<CurrentJob {claim.id} shop.tasks.play attempt 2>"

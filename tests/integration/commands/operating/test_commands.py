@@ -106,14 +106,17 @@ def test_pause_and_resume(mixed: list[str], delayq: DelayQ) -> None:
     assert run("delayq_pause", "mail", "--until", "10m", "--dry-run") == "Would pause mail for 0:10:00.\n"
     moment = ("--until", "2150-01-31T08:00+01:00", "--dry-run")
     assert run("delayq_pause", "mail", *moment) == "Would pause mail until 2150-01-31T08:00:00+01:00.\n"
-    planned = {"dry_run": True, "changed": [], "until": "2150-01-31T07:00:00+00:00"}
+    planned = {"dry_run": True, "changed": 0, "queues": ["mail"], "until": "2150-01-31T07:00:00+00:00"}
     assert read("delayq_pause", "mail", *moment) == planned
     assert queue("mail").paused is None
-    assert read("delayq_pause", "mail", "other", "--until", "10m", "--yes") == {"changed": ["mail", "other"]}
+    paused = {"changed": 2, "queues": ["mail", "other"]}
+    assert read("delayq_pause", "mail", "other", "--until", "10m", "--yes") == paused
     assert "paused by" in run("delayq_stats")
     assert run("delayq_resume", "mail", "--dry-run") == "Would resume mail.\n"
+    assert read("delayq_resume", "mail", "--dry-run") == {"dry_run": True, "changed": 0, "queues": ["mail"]}
     assert run("delayq_resume", "mail", "--yes") == "Resumed mail.\n"
     assert run("delayq_resume", "mail", "--yes") == "mail: not paused.\n"
+    assert read("delayq_resume", "mail", "--yes") == {"changed": 0, "queues": []}
     assert queue("other").paused is not None
     delayq.advance(minutes=11, run=True)
     assert queue("other").paused is None

@@ -20,13 +20,18 @@ from tests.sample_app import tasks
 from tests.subprocesses import Processes, python_path
 
 
+def environment(processes: Processes) -> dict[str, str]:
+    """Return the environment of a command of the project."""
+    project = {"DJANGO_SETTINGS_MODULE": "process_settings", "PYTHONPATH": python_path(processes.folder)}
+    return {**os.environ, **project}
+
+
 class Terminal:
     """One command whose standard input, output and errors are a terminal."""
 
     def __init__(self, processes: Processes, *command: str) -> None:
         self._terminal, slave = pty.openpty()
-        project = {"DJANGO_SETTINGS_MODULE": "process_settings", "PYTHONPATH": python_path(processes.folder)}
-        environ = {**os.environ, **project, "COLUMNS": "160"}
+        environ = {**environment(processes), "COLUMNS": "160"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "django", *command], env=environ, stdin=slave, stdout=slave, stderr=slave
         )
@@ -153,6 +158,31 @@ def test_an_unreachable_redis_is_an_error(processes: Processes, delayq_settings:
         assert command.wait() == 1
         assert "CommandError: Redis did not answer" in command.output
         assert "Traceback" not in command.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("delayq_stats", "--watch", "500ms", "--json"), ("delayq_stats",), ("delayq_jobs", "--limit", "0")],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_command_whose_output_nobody_reads_ends_quietly(
+    processes: Processes, command: tuple[str, ...], unbuffered: str
+) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "django", *command],
+        env={**environment(processes), "PYTHONUNBUFFERED": unbuffered},
+        stdin=subprocess.DEVNULL,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_help_lists_the_exit_codes(processes: Processes) -> None:

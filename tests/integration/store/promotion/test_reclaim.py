@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.exceptions import BadBody, NewerBody
+from django_delayq.exceptions import BadBody, JobCrashed, NewerBody
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
+from django_delayq.processes.emitter import emit_now
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.promotion import ExpiredLease, Promotion, Reclaim
 from tests.shard_apis import DAY, HOUR, SECOND, START, OneWorker, ShardApis, one_more
@@ -206,6 +207,34 @@ def test_a_lapsed_lease_of_a_newer_body_counts_and_is_left_to_newer_processes(ap
     record = AttemptHistory.unpack(apis.client.hget(apis.keys("attempts"), claim.raw_id))
     assert (record.ended, record.history[-1]["ending"], record.waiting_for) == (7, "lease expired", "")
     assert apis.where(claim.raw_id) == ["recovered:default"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "body", "level", "kind"),
+    [
+        (0, None, "WARNING", JobCrashed),
+        (4, None, "ERROR", JobCrashed),
+        (0, b"nonsense", "ERROR", BadBody),
+        (0, b"\x07", "WARNING", JobCrashed),
+    ],
+    ids=["retried", "dead", "unreadable", "newer"],
+)
+def test_the_record_of_an_attempt_whose_lease_expired_has_an_exception(
+    apis: ShardApis, ended: int, body: bytes | None, level: str, kind: type, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, claim = claimed(apis)
+    apis.client.hset(apis.keys("attempts"), claim.raw_id, AttemptHistory(ended=ended).pack())
+    if body is not None:
+        stored = apis.client.hget(apis.keys("jobs"), claim.raw_id)
+        apis.client.hset(apis.keys("jobs"), claim.raw_id, body if len(body) > 1 else body + stored[1:])
+    apis.clock.advance(LEASE)
+    Dispatcher(apis.shard, apis.promotion, emit=emit_now).promote()
+    # One of them, so that a tracker of errors counts the attempt once.
+    [record] = [each for each in caplog.records if each.exc_info]
+    assert record.exc_info
+    assert (record.levelname, type(record.exc_info[1])) == (level, kind)
+    assert ("body is damaged" if kind is BadBody else "its lease expired") in str(record.exc_info[1])
+    assert (vars(record)["job_id"], vars(record)["attempt"]) == (claim.id, ended + 1)
 
 
 def test_a_lost_claim_record_does_not_stop_reclaim(apis: ShardApis) -> None:
