@@ -58,7 +58,7 @@ _NO_CHAINS = "write task.job(…) for enqueue_many(); instead of a chain, a task
 
 
 class AbsentMethods:
-    """Methods of other task queues that `@delayed_task` has not."""
+    """Methods that tasks of other task queues have, and tasks of `@delayed_task` do not."""
 
     delay = AbsentMethod("write task.enqueue(…) with the same arguments, or task.after(60).enqueue(…) for a delay")
     apply_async = AbsentMethod("write task.using(delay=60, queue=…, expires=…).enqueue(*args, **kwargs), as you need")

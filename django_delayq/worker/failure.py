@@ -12,7 +12,7 @@ from django_delayq.job.result import JobError
 from django_delayq.worker.outcomes import REQUESTS
 from django_delayq.worker.tracebacks import clear_variables
 
-#: How an attempt ended whose task asked for another run.
+#: Outcomes of attempts in which the task requested another run.
 _RUN_REQUESTED = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)
 
 

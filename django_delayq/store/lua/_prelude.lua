@@ -45,11 +45,11 @@ local function crash_suspected(record)
   return record and (string.byte(record, 3) or 0) % 2 == 1
 end
 
--- A claim record is the token (16 bytes), when the job was claimed (µs), its rank, and a byte: 1 if somebody asked the
--- job to stop, plus 2 if it was claimed before it was due. Then follow when its code must have ended (µs) if it was
--- asked, its due time (µs) if it was claimed before that, and its progress, which no script reads.
--- Returns when its code must have ended (nil = it may run on), its due time (nil = it was due), and where its progress
--- begins; nothing if another token holds the job.
+-- A claim record has these fields: the token (16 bytes), the time of the claim (µs), the rank, and a byte of flags.
+-- Flag 1: the record goes on with the time (µs) by which the code must end, because somebody stopped the job.
+-- Flag 2: it goes on with the due time (µs), because the job was claimed early. The progress is last; no script reads it.
+-- Returns the time by which the code must end and the due time, each nil without its flag, and the position of the
+-- progress. Returns nothing if another token holds the job.
 local function read_claim(record, token)
   if not record or #record < 33 or string.sub(record, 1, 16) ~= token then return end
   local flags, at, stop_by, due = string.byte(record, 33), 34

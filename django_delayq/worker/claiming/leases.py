@@ -38,8 +38,8 @@ class HeldClaims:
         self._began: dict[bytes, float] = {}
         #: Leases whose outcomes are in flight: the reply shows whether they were lost.
         self._settling: set[bytes] = set()
-        #: lease -> monotonic moment at which its code must end; of jobs that were asked to stop.
-        #: Others only look a lease up, without the lock.
+        #: The jobs that somebody stopped: lease -> monotonic moment by which the code must end. Other classes read it
+        #: without the lock.
         self.stopping: dict[bytes, float] = {}
         #: lease -> progress that is not stored yet
         self._progress: dict[bytes, Progress] = {}
