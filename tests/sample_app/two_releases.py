@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from django_delayq import RetryPolicy, delayed_task
+from django_delayq import RetryPolicy, current_job, delayed_task
 from tests.sample_app.tasks import note_run
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -19,6 +19,14 @@ def linger(seconds: float) -> None:
     """Exist in both releases, and run longer than a stopped worker waits."""
     note_run(release=RELEASE)
     time.sleep(seconds)
+
+
+@delayed_task(retry=ONCE)
+def hold(seconds: float) -> None:
+    """Exist in both releases, and run until the worker is stopped; `seconds` is the limit if it never is."""
+    note_run(release=RELEASE)
+    if not current_job().recovered:
+        time.sleep(seconds)
 
 
 if RELEASE == "older":

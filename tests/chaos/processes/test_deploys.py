@@ -19,7 +19,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.task.task import Task
 from tests.inspection import inspection
 from tests.sample_app import async_tasks, tasks, two_releases
-from tests.subprocesses import Command, Processes
+from tests.subprocesses import PATIENCE, Command, Processes
 
 MODULES = ("tests.sample_app.two_releases",)
 #: Seconds that a stopped worker waits in the rolling deploy, and that its longest jobs run.
@@ -140,12 +140,17 @@ BOUND = {"older": ("retired",), "newer": ("brand_new",)}
 
 
 def batches(count: int, parts: int, dice: random.Random) -> Iterator[list[Any]]:
-    """Make jobs of both releases in random order, one of twenty of them long, and one third of them delayed."""
+    """Make jobs of both releases in random order, one of twenty of them long.
+
+    The first job of each batch runs until its worker is stopped.
+    """
     made = 0
     for part in range(1, parts + 1):
         drafts = []
         for number in range(made, count * part // parts):
-            if number % 20 == 0:
+            if not drafts:
+                drafts.append(two_releases.hold.job(PATIENCE))
+            elif number % 20 == 0:
                 drafts.append(two_releases.linger.job(LONG))
             else:
                 drafts.append(dice.choice(PRODUCERS[dice.choice(["older", "newer"])])(number))
@@ -169,44 +174,43 @@ def test_a_rolling_deploy_costs_no_job_an_attempt(
 ) -> None:
     """Workers of one release are replaced one by one by those of the other, while both releases enqueue.
 
-    Between the first and the last replacement every release has a worker. All jobs may run once only.
+    From the first replacement on every release has a worker. All jobs may run once only.
     """
     dice, started_at = random.Random(seed), time.monotonic()
     away = "older" if to == "newer" else "newer"
     processes.configure(TASK_MODULES=MODULES, GRACE=GRACE, CONCURRENCY=4)
     processes.dispatcher()
-    workers = [(away, processes.worker(DELAYQ_TEST_RELEASE=away)) for _ in range(3)]
+    workers = {worker.pid: worker for worker in (processes.worker(DELAYQ_TEST_RELEASE=away) for _ in range(3))}
+    releases = dict.fromkeys(workers, away)
     stopped: list[Command] = []
     jobs: list[Any] = []
-    # Two of three, then back and again: each part of the jobs meets a replacement.
-    plan = [(0, to), (1, to), (1, away), (0, away), (0, to), (1, to)]
-    for (slot, release), drafts in zip(plan, batches(count, len(plan), dice), strict=True):
-        jobs += enqueue_many(drafts)
-        # On a busy machine a batch may have ended before this looks.
-        processes.until(
-            lambda: client.zcard(processes.keys("leases")) > 2 or not client.exists(processes.keys.ready("default")),
-            what="running jobs",
-        )
-        command = workers[slot][1]
+    for drafts in batches(count, 6, dice):
+        jobs += (added := enqueue_many(drafts))
+        # The worker that runs this job is the next one stopped, so that each stop interrupts a job.
+        held = processes.until_runs(1, added[0].id)[0]["pid"]
+        command, release = workers.pop(held), releases.pop(held)
         command.send(signal.SIGTERM)
         assert command.wait() == 0, command.output[-2_000:]
         stopped.append(command)
-        workers[slot] = (release, processes.worker(DELAYQ_TEST_RELEASE=release))
+        # Forward and back again, but never without a worker of the release that this one had.
+        if release in releases.values():
+            release = to if release == away else away
+        worker = processes.worker(DELAYQ_TEST_RELEASE=release)
+        workers[worker.pid], releases[worker.pid] = worker, release
     if count < 1_000:
         # The long form waits as a project would; a job may meet the other release several times.
         processes.until(lambda: all_ended(client, processes, jobs), what="all jobs to end")
     processes.until_empty(patience=1_800)
-    last = workers[2][1]
+    last = next(iter(workers.values()))
     assert last.end() == 0
-    stopped.append(last)
     runs = processes.runs()
     assert client.zcard(processes.keys("dead_letters")) == 0
     assert {run["id"] for run in runs} == {job.id for job in jobs} and len(jobs) == count
     assert {run["attempt"] for run in runs} == {1}
     # Only an interrupted job runs again, and it is recovered then.
     repeated = [run for run in runs if run["recovered"]]
-    assert len(runs) == count + len(repeated) and repeated
-    waits = sum(command.output.count("next in 1.0 s") for command in (*stopped, *(each for _, each in workers)))
+    assert len(runs) == count + len(repeated) and len({run["id"] for run in repeated}) >= 6
+    waits = sum(command.output.count("next in 1.0 s") for command in (*stopped, *workers.values()))
     assert waits
     numbers = Counter(run.get("release", "either") for run in runs)
     print_now(
