@@ -125,7 +125,19 @@ class ChildProcess:
     @property
     def alive(self) -> bool:
         """Whether the process can run another claim."""
-        return self._process.is_alive() and not self._pipe.closed
+        return self._is_running and not self._pipe.closed
+
+    @property
+    def _is_running(self) -> bool:
+        if not self._process.is_alive():
+            return False
+        # A task in a thread of the worker may collect the exit code of any child. multiprocessing then never learns
+        # that the process has ended, and a job without a hard limit would wait for it forever.
+        try:
+            os.kill(self._process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
 
     def kill(self) -> None:
         """Kill the process, wait for its end, and close the pipes."""
@@ -158,20 +170,22 @@ class ChildProcess:
         """Wait for a reply, the end of the process, or `until`; returns True for a reply or a closed pipe."""
         # In intervals: a process that the task forked also has the pipe open, so the pipe may outlive the child.
         while not wait([self._pipe], max(0.0, min(_POLL_INTERVAL, until - monotonic()))):
-            if monotonic() >= until or not (self._process.is_alive() or self._pipe.poll()):
+            if monotonic() >= until or not (self._is_running or self._pipe.poll()):
                 return False
         return True
 
     def _wait_exit(self, until: float) -> None:
         # Not join(): it waits for another pipe to close, which the task has closed too, and then has no limit.
         pause = 0.001
-        while self._process.is_alive() and monotonic() < until:
+        while self._is_running and monotonic() < until:
             sleep(min(pause, max(0.0, until - monotonic())))
             pause = min(_POLL_INTERVAL, 2 * pause)
 
     def _how_it_ended(self, hard_limit: float) -> str:
         code = self._process.exitcode
-        if code is not None and code < 0:
+        if code is None:
+            return "The process running the task ended before the task did, and other code collected its exit code."
+        if code < 0:
             limit = f", or ran longer than its hard limit of {hard_limit:g} s" if hard_limit < inf else ""
             return f"The process running the task was killed by signal {-code}{limit}."
         return f"The process running the task ended with exit code {code} before the task did."

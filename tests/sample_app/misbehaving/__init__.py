@@ -6,11 +6,11 @@ from typing import Any
 
 from django_delayq import RetryPolicy, delayed_task
 from tests.sample_app.misbehaving import children, deadly, errors, leftovers, loops, shared
-from tests.sample_app.misbehaving.kinds import ASYNC, DEADLY, PLAIN
+from tests.sample_app.misbehaving.kinds import ASYNC, CRIPPLING, DEADLY, PLAIN
 
 #: Modules that register their kinds.
 MODULES = (children, deadly, errors, leftovers, loops, shared)
-__all__ = ["ASYNC", "DEADLY", "PLAIN", "innocent", "innocent_async", "misbehave", "misbehave_async"]
+__all__ = ["ASYNC", "CRIPPLING", "DEADLY", "PLAIN", "innocent", "innocent_async", "misbehave", "misbehave_async"]
 
 TWICE = RetryPolicy(max_attempts=2, base=0.01, cap=0.02)
 

@@ -15,6 +15,8 @@ Kind = Callable[[], Any]
 PLAIN: dict[str, Kind] = {}
 ASYNC: dict[str, Kind] = {}
 DEADLY: dict[str, Kind] = {}
+#: Those of DEADLY that leave a living process in which later code may fail, or wait for a lock forever.
+CRIPPLING = frozenset({"forbid_descriptors", "forbid_recursion", "left_timer"})
 
 
 def kind(kinds: dict[str, Kind]) -> Callable[[Kind], Kind]:

@@ -1,7 +1,9 @@
 """ProcessRunner: it notices every odd end of a child process, and begins no claim that must not begin."""
 
+import multiprocessing
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -61,6 +63,30 @@ def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(runne
     outcome = runner.run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_the_end_of_a_process_is_noticed_if_other_code_collected_its_exit_code(
+    runner: ProcessRunner, ledger: Any, is_idle: bool
+) -> None:
+    others = set(multiprocessing.active_children())
+    runner.prepare()
+    (child,) = set(multiprocessing.active_children()) - others
+
+    def end_child() -> bool:
+        os.kill(child.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        return os.waitpid(child.pid, 0)[0] == child.pid  # type: ignore[arg-type]
+
+    if is_idle:
+        end_child()
+        assert (runner.count, runner.ready_count) == (0, 0)
+        assert runner.run(suspect(tasks.record), lambda: True).kind is OutcomeKind.SUCCEEDED
+    else:
+        # The job has no hard limit.
+        outcome = runner.run(suspect(tasks.record), end_child)
+        assert outcome.kind is OutcomeKind.CRASHED
+        assert "other code collected its exit code" in outcome.error
+        assert not ledger.exists()
 
 
 def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(runner: ProcessRunner, ledger: Any) -> None:
