@@ -12,6 +12,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.task.handle import JobHandle
 from django_delayq.worker.exchange_session import InFlight
 from django_delayq.worker.worker import Phase, Worker
+from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.stepped_worker import WorkerClock, await_notification, redis_unreachable, step_until_idle, stepped_worker
 from tests.subprocesses import until
@@ -75,7 +76,9 @@ class Scene:
     def enter(self) -> None:
         """Bring the worker into its phase."""
         if self.phase is QUIET:
-            self.worker.quiet(True)
+            # In Redis, too: otherwise the next heartbeat would end it.
+            assert one_by_one().quiet(self.worker.worker_id, by="ann")
+            until(lambda: self.worker.phase is QUIET, what="the worker to be quiet")
         if self.phase in (STOPPING, INTERRUPTING):
             self.worker.stop()
         if self.phase is INTERRUPTING:
@@ -168,8 +171,8 @@ def test_a_quiet_worker_sends_the_outcome_of_what_runs_and_claims_again_when_it_
     scene._gate.touch()
     until(lambda: (scene.worker.step() or 0) >= 0 and held.refresh().state == "gone", what="the outcome")
     assert job.refresh().state == "ready"
-    scene.worker.quiet(False)
-    assert scene.worker.phase is RUNNING
+    assert one_by_one().unquiet(scene.worker.worker_id)
+    until(lambda: scene.worker.phase is RUNNING, what="the worker to claim again")
     until(lambda: (scene.worker.step() or 0) >= 0 and job.refresh().state == "gone", what="the next job")
 
 
