@@ -23,9 +23,10 @@ def linger(seconds: float) -> None:
 
 @delayed_task(retry=ONCE)
 def hold(seconds: float) -> None:
-    """Exist in both releases, and run until the worker is stopped; `seconds` is the limit if it never is."""
+    """Exist in both releases, and run until the worker is stopped; the next run ends at once."""
     note_run(release=RELEASE)
     if not current_job().recovered:
+        # The end of the worker's process ends this. In a worker that is never stopped the job ends after all.
         time.sleep(seconds)
 
 
