@@ -3,7 +3,7 @@
 from dataclasses import field, replace
 
 from django_delayq.job.codec import encode, with_flags
-from django_delayq.job.job import Flag, Job
+from django_delayq.job.job import DJANGO_TASK, Flag, Job
 from django_delayq.job.value import fast_dataclass
 
 
@@ -45,7 +45,9 @@ def encode_new(job: Job, *, max_payload: int, delayed: bool = False) -> tuple[Jo
         flags |= Flag.KEEPS_RESULT
     if job.expiry is not None:
         flags |= Flag.EXPIRES
-    flags |= job.kind.flags
+    # An operation on an IntFlag takes 0.8 µs, and most jobs need none.
+    if job.kind is DJANGO_TASK:
+        flags |= DJANGO_TASK.flags
     if flags is not job.flags:
         job = replace(job, flags=flags)
     return encode(job, max_payload=max_payload)

@@ -242,7 +242,7 @@ class Claims:
             )
             exchange.sent_at, member = lease_time(), head.member(raw_id)
             args: list[Part] = [self.worker_id, self._number, member, self._lease_us, self._due_first_us // 1_000]
-            word, *claimed = self._shard.run(_CLAIM_ONE, [*args, worker_name], **keys.named(head.queue))
+            word, *claimed = self._shard.run(_CLAIM_ONE, [*args, worker_name], queue=head.queue)
             if word == b"CLAIMED":
                 now_us, *row = claimed
                 return self._claim(exchange, now_us, monotonic(), member + exchange.token, 1, *row)

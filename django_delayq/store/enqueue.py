@@ -1,7 +1,6 @@
 """Enqueue: accept new jobs. Called by web processes, commands and tasks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from django.views.decorators.debug import sensitive_variables
@@ -9,12 +8,13 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.job.codec import encrypt, with_due
 from django_delayq.job.unsent import UnsentJob
+from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
 
-_ENQUEUE = Script("enqueue")
+_ENQUEUE, _ENQUEUE_ONE = Script("enqueue"), Script("enqueue_one")
 #: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
 #: the rate is the same.
 BATCH = 250
@@ -22,7 +22,7 @@ BATCH = 250
 _HAS_KEY = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass
 class EnqueueResult:
     """What happened to a batch."""
 
@@ -44,37 +44,55 @@ class Enqueue:
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
+        self._head_start = shard.config.dispatcher.due_first_us // 1_000
 
     def enqueue(self, unsent: Sequence[UnsentJob]) -> EnqueueResult:
         """Store up to 250 jobs in one atomic round trip. See `EnqueueCall`."""
         return self.prepare(unsent).result()
 
+    # Also for what it calls: Django looks for the decorator in all frames above.
     @sensitive_variables()
     def prepare(self, unsent: Sequence[UnsentJob]) -> "EnqueueCall":
         """Return the call that stores up to 250 jobs, not sent yet."""
+        now = self._shard.clock.steady()
+        remaining = [_remaining_us(item, now) for item in unsent]
+        if len(unsent) == 1 and unsent[0].job.key is None:
+            call = self.enqueue_one(unsent[0], remaining[0])
+        else:
+            call = self._prepare_batch(unsent, remaining)
+        return EnqueueCall(call, unsent, remaining)
+
+    def enqueue_one(self, item: UnsentJob, left: int | None) -> ScriptCall:
+        """Return the call that stores one job without a unique key; `left` is what remains of its delay, in µs."""
+        job = item.job
+        args = [self._head_start, job.member, *self._due_and_body(item, left)]
+        return self._shard.call(_ENQUEUE_ONE, args, queue=job.queue)
+
+    def _prepare_batch(self, unsent: Sequence[UnsentJob], remaining: Sequence[int | None]) -> ScriptCall:
         queues = list(dict.fromkeys(item.job.queue for item in unsent))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
-        keys = self._shard.keys
-        more_keys = [key for queue in queues for key in keys.of_queue(queue)]
-        args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
-        now = self._shard.clock.steady()
-        cipher, signer = self._shard.cipher, self._shard.signer
-        remaining = [_remaining_us(item, now) for item in unsent]
+        more_keys = [key for queue in queues for key in self._shard.keys.of_queue(queue)]
+        args: list[Part] = [self._head_start]
         for item, left in zip(unsent, remaining, strict=True):
-            job, body = item.job, item.body
-            if job.expiry is not None:
-                now_us = estimated_us(self._shard.clock)
-                due_us = now_us + (left or 0) if item.due_us is None else item.due_us
-                body = with_due(body, max(now_us, due_us))
-            due: int | str = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
-            if cipher.on:
-                body = encrypt(body, raw_id=job.raw_id, cipher=cipher)
-            # Signed as late as this: the flags and the due time of an unsent job may still change.
-            args += (job.member, numbers[job.queue], due, signer.sign(job.raw_id, body))
+            job = item.job
+            args += (job.member, numbers[job.queue], *self._due_and_body(item, left))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)
-        return EnqueueCall(self._shard.call(_ENQUEUE, args, more_keys=more_keys), unsent, remaining)
+        return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
+
+    def _due_and_body(self, item: UnsentJob, left: int | None) -> tuple[Part, bytes]:
+        """Return the due time and the body of a job as the scripts take them."""
+        job, body, shard = item.job, item.body, self._shard
+        if job.expiry is not None:
+            now_us = estimated_us(shard.clock)
+            due_us = now_us + (left or 0) if item.due_us is None else item.due_us
+            body = with_due(body, max(now_us, due_us))
+        if shard.cipher.on:
+            body = encrypt(body, raw_id=job.raw_id, cipher=shard.cipher)
+        due: Part = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
+        # Signed as late as this: the flags and the due time of an unsent job may still change.
+        return due, shard.signer.sign(job.raw_id, body)
 
 
 class EnqueueCall:
@@ -95,14 +113,11 @@ class EnqueueCall:
 
         Raises `KeyHeld`, and `StoreError`s whose `maybe_accepted` says whether the jobs may be stored.
         """
-        reply = self._call.result()
+        now_us, *held = self._call.result()
         return EnqueueResult(
-            now_us=reply[0],
-            due_us=[
-                max(reply[0], min(LATEST_US, item.due_us if item.due_us is not None else reply[0] + (left or 0)))
-                for item, left in zip(self._unsent, self._remaining, strict=True)
-            ],
-            held={number: holder[:12] for number, holder in zip(reply[1::2], reply[2::2], strict=True)},
+            now_us=now_us,
+            due_us=[_due_us(item, left, now_us) for item, left in zip(self._unsent, self._remaining, strict=True)],
+            held={number: holder[:12] for number, holder in zip(held[::2], held[1::2], strict=True)} if held else {},
         )
 
     def abandon(self) -> None:
@@ -115,3 +130,10 @@ def _remaining_us(item: UnsentJob, now: float) -> int | None:
     if item.delay_us is None:
         return None
     return item.delay_us - int((now - item.called_at) * SECOND_US)
+
+
+def _due_us(item: UnsentJob, left: int | None, now_us: int) -> int:
+    """Return the due time as the script computes it: not in the past, and not after the latest."""
+    if item.due_us is None:
+        return min(LATEST_US, now_us + left) if left and left > 0 else now_us
+    return max(now_us, min(LATEST_US, item.due_us))

@@ -1,7 +1,7 @@
 """Shard: one Redis and one hash tag, and what every API of a shard needs to run scripts and commands there."""
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from redis.exceptions import NoScriptError
@@ -43,28 +43,41 @@ class Shard:
         self.connections = connections
         self.keys = Keys(config.prefix, index)
         self.clock = clock
-        self._fixed_keys: dict[str, tuple[str, ...]] = {}
 
-    def run(self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str) -> Any:
+    def run(
+        self,
+        script: Script,
+        args: Sequence[Part],
+        *,
+        queue: str | None = None,
+        more_keys: Sequence[str] = (),
+        **named_keys: str,
+    ) -> Any:
         """Run a script and return its reply. See `call()` for the arguments. Raises `StoreError`s and `KeyHeld`."""
-        return self.call(script, args, more_keys=more_keys, **named_keys).result()
+        return self.call(script, args, queue=queue, more_keys=more_keys, **named_keys).result()
 
     def call(
-        self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str
+        self,
+        script: Script,
+        args: Sequence[Part],
+        *,
+        queue: str | None = None,
+        more_keys: Sequence[str] = (),
+        **named_keys: str,
     ) -> ScriptCall:
         """Return the call of a script, not sent yet; the clock is put before `args`.
 
-        The keys that the script names come from `named_keys` if they belong to a queue or a job, else from the
-        catalogue. `named_keys` that the script does not name are ignored. `more_keys` follow.
+        The keys that the script names are those of the `queue`, of `named_keys`, and of the catalogue. `named_keys`
+        that the script does not name are ignored. `more_keys` follow.
         """
         fixed_keys: tuple[str, ...] = ()
         if named_keys:
+            if queue is not None:
+                named_keys = {**self.keys.named(queue), **named_keys}
             keys = [named_keys[name] if name in named_keys else self.keys(name) for name in script.key_names]
             more_keys = [*keys, *more_keys]
         else:
-            fixed_keys = self._fixed_keys.get(script.name, ())
-            if not fixed_keys:
-                fixed_keys = self._fixed_keys[script.name] = tuple(self.keys(name) for name in script.key_names)
+            fixed_keys = _fixed_keys(self.keys, script.key_names, queue)
         return ScriptCall(script, self.connection_cache, fixed_keys, more_keys, [self.clock.argument(), *args])
 
     def seal_result(self, raw_id: bytes, result: bytes) -> bytes:
@@ -118,3 +131,9 @@ class Shard:
     def label(self) -> str:
         """Server and number of the shard, for people."""
         return f"{self.config.redis.display_url} shard {self.index}"
+
+
+@lru_cache(maxsize=4096)
+def _fixed_keys(keys: Keys, names: tuple[str, ...], queue: str | None) -> tuple[str, ...]:
+    named = {} if queue is None else keys.named(queue)
+    return tuple(named.get(name) or keys(name) for name in names)

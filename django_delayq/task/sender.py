@@ -35,11 +35,34 @@ def send(handles: Sequence[JobHandle]) -> int:
     unsent = [handle for handle in handles if handle.draft is not None]
     if len(unsent) > 1:
         unsent = _once(unsent)
-    with Sender(partial(_complete, unsent)) as sender:
-        sender.send(unsent)
+    if len(unsent) == 1:
+        _send_one(unsent[0])
+        accepted = 1
+    else:
+        with Sender(partial(_complete, unsent)) as sender:
+            sender.send(unsent)
+        accepted = sender.accepted
     for observe in runtime.current().on_sent:
         observe(unsent)
-    return sender.accepted
+    return accepted
+
+
+def _send_one(handle: JobHandle) -> None:
+    """Send one job without a `Sender`: there is nothing to do while it is in flight, and it costs 12 µs of the CPU."""
+    draft = handle.draft
+    if draft is None:
+        return
+    try:
+        batch = Batch(handle.backend, draft.job.shard, [handle])
+        try:
+            batch.accept()
+        except BaseException as error:
+            batch.restore(error)
+            raise
+    except (StoreError, KeyHeld) as error:
+        _complete([handle], error, 0)
+        raise
+    batch.announce()
 
 
 def calls_project(handles: Iterable[JobHandle]) -> bool:

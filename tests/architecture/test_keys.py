@@ -100,7 +100,17 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
                 others = PER_JOB
             assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
-        *("enqueue", "promote", "settle_and_claim", "claim_one", "heartbeat", "reclaim", "cancel", "reschedule"),
+        *(
+            "enqueue",
+            "enqueue_one",
+            "promote",
+            "settle_and_claim",
+            "claim_one",
+            "heartbeat",
+            "reclaim",
+            "cancel",
+            "reschedule",
+        ),
         *(
             "move",
             "take_places",

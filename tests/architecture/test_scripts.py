@@ -70,7 +70,7 @@ def test_first_code_line_takes_the_arguments_and_now_is_the_first(path: Path) ->
 def test_every_key_is_in_the_catalogue_or_named_by_the_caller(path: Path) -> None:
     (module,) = users(path.stem)
     text = module.read_text()
-    if re.search(r"\.named\(", text):
+    if re.search(r"\bqueue=", text):
         text += (STORE / "keys.py").read_text()
     tree = ast.parse(text)
     given = {keyword.arg for node in ast.walk(tree) if isinstance(node, ast.Call) for keyword in node.keywords}

@@ -77,6 +77,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "error.maybe_accepted or any(handle.maybe_sent for handle in left)",
         "error.maybe_accepted",
     ): (LOST,),
+    at(
+        "the error of a single enqueue names no unsent job",
+        "task/sender.py",
+        "_complete([handle], error, 0)",
+        "error.accepted = 0",
+    ): (LOST,),
     at("a handle forgets that its enqueue may have arrived", "task/sender.py", "self._sent and not refused", "False"): (
         LOST,
     ),
@@ -185,8 +191,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a second database without autocommit blocks every enqueue",
         "task/outbox.py",
-        " if not _is_beside(each)]",
-        "]",
+        "if database is None and _is_beside(connection):",
+        "if False:",
     ): (COMMIT,),
     at(
         "jobs do not wait for a default database without autocommit",

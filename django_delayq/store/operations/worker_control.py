@@ -25,11 +25,11 @@ class WorkerControl:
         Returns False if it was paused until then already.
         """
         args: list[Part] = [_name(by), b"" if until_us is None else until_us]
-        return bool(self._shard.run(_PAUSE, args, **self._shard.keys.named(queue)))
+        return bool(self._shard.run(_PAUSE, args, queue=queue))
 
     def resume(self, queue: str) -> bool:
         """Allow claims of a queue's jobs again. Returns False if it was not paused. O(log n)."""
-        return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
+        return bool(self._shard.run(_RESUME, [], queue=queue))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
         """Make a worker quiet at once: it claims no more jobs. Returns False if it is unknown or already quiet."""

@@ -36,8 +36,8 @@ class Lookup:
         With `with_lease`, also the lease's end of a claimed job; then it takes two. No body is cut.
         """
         for _ in range(3):
-            keys = self._shard.keys
-            reply = self._shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
+            results = self._shard.keys.results(raw_id)
+            reply = self._shard.run(_FIND, [raw_id, member], queue=queue, results=results)
             again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
             head = try_decode_head(reply[2]) if again else None
             if head is None:
@@ -51,8 +51,8 @@ class Lookup:
         bodies = self._shard.execute_all([["HGET", keys("jobs"), raw_id] for raw_id in raw_ids]) if raw_ids else []
         for raw_id, body in zip(raw_ids, bodies, strict=True):
             head = try_decode_head(body)
-            named, member = keys.named(head.queue if head else DEFAULT_QUEUE), head.member(raw_id) if head else b""
-            calls.append(self._shard.call(_FIND, [raw_id, member], **named, results=keys.results(raw_id)))
+            queue, member = (head.queue, head.member(raw_id)) if head else (DEFAULT_QUEUE, b"")
+            calls.append(self._shard.call(_FIND, [raw_id, member], queue=queue, results=keys.results(raw_id)))
         replies = self._shard.read_all(calls)
         return [
             self.find(raw_id) if reply[0] == b"elsewhere" else self._row(raw_id, *reply)

@@ -31,7 +31,7 @@ LONGEST = 250
 SCRIPTS = {
     Script(name).sha: name
     for name in (
-        *("enqueue", "promote", "settle_and_claim", "reclaim", "heartbeat", "report"),
+        *("enqueue", "enqueue_one", "promote", "settle_and_claim", "reclaim", "heartbeat", "report"),
         *("cancel", "reschedule", "move", "requeue", "discard"),
     )
 }
@@ -247,7 +247,7 @@ def act_as_dispatcher(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:
 
 def test_producer_killed_at_any_request_sends_each_batch_whole_or_not_at_all(kill_at_each_request: Any) -> None:
     called = kill_at_each_request(act_as_producer, least=15)
-    assert {"enqueue", "cancel", "reschedule", "move", "requeue", "discard"} <= called
+    assert {"enqueue", "enqueue_one", "cancel", "reschedule", "move", "requeue", "discard"} <= called
 
 
 def act_as_producer(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:

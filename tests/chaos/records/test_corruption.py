@@ -54,6 +54,7 @@ def reclaim(apis: ShardApis, _: Any, claims: list[Any]) -> None:
 
 STEPS: dict[str, Step] = {
     "enqueue": lambda apis, worker, claims: apis.add(key="new"),
+    "enqueue one": lambda apis, worker, claims: apis.add(),
     "enqueue later": lambda apis, worker, claims: apis.add(delay=SECOND),
     "promote": lambda apis, worker, claims: (apis.clock.advance(SECOND), apis.promotion.promote(["default"])),
     "claim": lambda apis, worker, claims: worker.take(5),

@@ -37,6 +37,7 @@ WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-perce
 LOADING = {"appendonly": "yes", "appendfsync": "no", "auto-aof-rewrite-percentage": "0", "aof-load-truncated": "yes"}
 SCRIPTS = {
     "enqueue",
+    "enqueue_one",
     "promote",
     "settle_and_claim",
     "heartbeat",

@@ -1,0 +1,118 @@
+"""Enqueue one: the script for one job without a key leaves the same keys as the script for batches, byte for byte."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import EnqueueCall
+from tests.shard_apis import HOUR, START, ShardApis
+
+Dumps = dict[bytes, bytes]
+
+
+def dumps(client: Redis) -> Dumps:
+    return {key: client.dump(key) for key in client.keys("*")}
+
+
+def restore(client: Redis, before: Dumps) -> None:
+    client.flushall()
+    for key, value in before.items():
+        client.restore(key, 0, value)
+
+
+def as_batch(apis: ShardApis, item: UnsentJob) -> Any:
+    """Enqueue one job by the script for batches."""
+    left = apis.intake.prepare([item])._remaining
+    return EnqueueCall(apis.intake._prepare_batch([item], left), [item], left).result()
+
+
+def empty(apis: ShardApis) -> None:
+    pass
+
+
+def with_ready(apis: ShardApis) -> None:
+    apis.add()
+
+
+def with_scheduled(apis: ShardApis) -> None:
+    apis.add(due=START + 2 * HOUR)
+
+
+def without_index(apis: ShardApis) -> None:
+    apis.add(due=START + HOUR // 2)
+    apis.client.delete(apis.keys("next_due"))
+
+
+def with_promotion_ahead(apis: ShardApis) -> None:
+    apis.promote("default")
+
+
+def with_notification_of_another_type(apis: ShardApis) -> None:
+    apis.client.set(apis.keys("notify"), "edited manually")
+
+
+BEFORE: list[Callable[[ShardApis], object]] = [
+    empty,
+    with_ready,
+    with_scheduled,
+    without_index,
+    with_promotion_ahead,
+    with_notification_of_another_type,
+]
+DRAFTS: dict[str, dict[str, Any]] = {
+    "now": {},
+    "past": {"due": START - HOUR},
+    "delayed": {"delay": HOUR},
+    "at": {"due": START + HOUR},
+    "urgent": {"priority": 100},
+    "later priority": {"priority": -100, "delay": 1},
+    "queue": {"queue": "a b:c"},
+    "queue, delayed": {"queue": "a b:c", "delay": HOUR},
+}
+
+
+@pytest.mark.parametrize("before", BEFORE, ids=lambda before: before.__name__)
+@pytest.mark.parametrize("options", DRAFTS.values(), ids=DRAFTS)
+def test_both_scripts_leave_the_same_keys(
+    apis: ShardApis, client: Redis, before: Callable[[ShardApis], object], options: dict[str, Any]
+) -> None:
+    before(apis)
+    item, start = apis.draft(**options), dumps(client)
+    batch = as_batch(apis, item)
+    expected = dumps(client)
+    assert expected != start
+    restore(client, start)
+    assert apis.enqueue(item) == batch
+    assert dumps(client) == expected
+    # Both are safe to repeat.
+    assert apis.enqueue(item) == as_batch(apis, item) == batch
+    assert dumps(client) == expected
+
+
+def known(apis: ShardApis, item: UnsentJob) -> None:
+    apis.enqueue(item)
+    apis.worker().take(1)
+
+
+def dead(apis: ShardApis, item: UnsentJob) -> None:
+    apis.enqueue(item)
+    apis.kill(item.job.raw_id)
+
+
+def withdrawn(apis: ShardApis, item: UnsentJob) -> None:
+    assert not apis.operations.cancel(item.job.raw_id, may_arrive=True)
+
+
+@pytest.mark.parametrize("make", [known, dead, withdrawn])
+@pytest.mark.parametrize("options", [{}, {"delay": HOUR}], ids=["now", "delayed"])
+def test_a_job_that_was_stored_or_withdrawn_is_skipped(
+    apis: ShardApis, client: Redis, make: Callable[[ShardApis, UnsentJob], None], options: dict[str, Any]
+) -> None:
+    item = apis.draft()
+    make(apis, item)
+    start = dumps(client)
+    apis.enqueue(apis.draft(raw_id=item.job.raw_id, **options))
+    assert dumps(client) == start
