@@ -9,7 +9,7 @@ import threading
 import traceback
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TextIO
 
 #: The claim whose task runs in this context, and its `RunLink`. Here, because a record may be logged anywhere.
 current_run: ContextVar[tuple[Any, Any] | None] = ContextVar("django_delayq.run", default=None)
@@ -71,6 +71,10 @@ def add_job_tags(event: Any, hint: Any) -> Any:
         if value is not None:
             event.setdefault("tags", {}).setdefault(name, str(value))
     return event
+
+
+class TerminalHandler(logging.StreamHandler[TextIO]):
+    """What prints the package's log to standard error in a process whose project configures no handler for it."""
 
 
 logger = SafeLogger(logging.getLogger("django_delayq"))

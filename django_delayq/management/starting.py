@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_delayq.conf.config import Config, WorkerConfig
 from django_delayq.conf.validators import settings_of
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
-from django_delayq.logs import logger
+from django_delayq.logs import TerminalHandler, logger
 from django_delayq.processes.emitter import emitter
 from django_delayq.processes.fork_safety import install_signal_handler
 from django_delayq.processes.reporter import ProcessReporter, reporting
@@ -101,7 +101,7 @@ def log_to_stderr(verbosity: int) -> None:
     """Print the log to standard error unless the project has configured a handler for it."""
     package = logger.logger
     if not package.hasHandlers():
-        handler = logging.StreamHandler()
+        handler = TerminalHandler()
         handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
         package.addHandler(handler)
         if package.level == logging.NOTSET:

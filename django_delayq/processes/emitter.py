@@ -40,6 +40,8 @@ class Emitter:
         #: Emissions that the thread has taken and not begun, and whether it is in the middle of one.
         self._taken: deque[Emission] = deque()
         self._busy = False
+        #: An emission and the time.monotonic() at which it joins those that wait.
+        self._timed: tuple[float, Emission] | None = None
         self._limit: float = _LIMIT
         #: time.monotonic() before which a blocked caller is not logged again.
         self._log_again_at = 0.0
@@ -58,6 +60,16 @@ class Emitter:
             self._start_thread()
             self._changed.notify_all()
 
+    def emit_at(self, moment: float, emission: Emission) -> None:
+        """Queue an emission at that time.monotonic(), or when the process ends, before those that wait then.
+
+        It replaces the one whose moment has not come. Never blocks; called in any thread.
+        """
+        with self._changed:
+            self._timed = moment, emission
+            self._start_thread()
+            self._changed.notify_all()
+
     def lift_limit(self) -> None:
         """Unblock callers of `emit()` for good: the process ends and settles no more attempts."""
         with self._changed:
@@ -67,8 +79,10 @@ class Emitter:
     def flush(self, seconds: float = _FLUSH_TIMEOUT) -> bool:
         """Wait until no emission is left, for at most that many seconds; returns False and logs how many are lost."""
         with self._changed:
+            self._queue_timed(now=inf)
             if self._waiting:
                 self._start_thread()
+                self._changed.notify_all()
             if self._changed.wait_for(lambda: not self._left, seconds):
                 return True
             left = self._left
@@ -113,8 +127,22 @@ class Emitter:
                         self._changed.notify_all()
             with self._changed:
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: bool(self._waiting))
+                seconds = self._queue_timed(now=monotonic())
+                while not self._waiting:
+                    self._changed.wait(seconds)
+                    seconds = self._queue_timed(now=monotonic())
                 self._taken, self._waiting = self._waiting, deque()
+
+    def _queue_timed(self, *, now: float) -> float | None:
+        """Queue the timed emission if its moment has come; else return the seconds until then, or None without one."""
+        if self._timed is None:
+            return None
+        moment, emission = self._timed
+        if now < moment:
+            return moment - now
+        self._timed = None
+        self._waiting.appendleft(emission)
+        return None
 
 
 def emit_now(emissions: Iterable[Emission]) -> None:

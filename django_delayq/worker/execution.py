@@ -28,9 +28,9 @@ from django_delayq.processes.idle_connections import close_while_idle
 from django_delayq.signals import announce, has_listener, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
+from django_delayq.worker.failure import clear_variables
 from django_delayq.worker.outcomes import expired, failed, outcome_of
 from django_delayq.worker.time_limit import TimeLimit
-from django_delayq.worker.tracebacks import clear_variables
 
 
 class Caller(NamedTuple):

@@ -2,7 +2,7 @@
 
 It is what the task raised, or the exception behind its request, if that was in this process. A child process sends
 text alone: its exceptions may not be picklable. Crashes and unreadable bodies raised nothing. Then an exception is
-made, so that every record has one.
+made, so that every record has one. The variables of a sensitive task are cleared in its traceback.
 """
 
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, error_class
 from django_delayq.job.result import JobError
 from django_delayq.worker.outcomes import REQUESTS
-from django_delayq.worker.tracebacks import clear_variables
 
 #: Outcomes of attempts in which the task requested another run.
 _RUN_REQUESTED = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)
@@ -45,3 +44,26 @@ def _made(outcome: Outcome) -> BaseException:
     error: BaseException = type(name, (Exception,), {"__module__": module})(message)
     error.__cause__ = ChildTraceback(f"\n{outcome.error}")
     return error
+
+
+def clear_variables(error: BaseException) -> None:
+    """Clear the variables in the tracebacks of an exception and of those behind it: reports of errors show them.
+
+    A traceback loses its frames up to the last one that still runs, whose variables cannot be cleared.
+    """
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        traceback = each.__traceback__
+        while traceback is not None:
+            try:
+                traceback.tb_frame.clear()
+            except RuntimeError:
+                each.__traceback__ = traceback.tb_next
+            traceback = traceback.tb_next
+        left += filter(None, (each.__cause__, each.__context__))
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions

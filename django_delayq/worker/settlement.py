@@ -1,6 +1,5 @@
 """Settlement: turn the outcome of an attempt into what the store records, then emit metrics, signals and log lines."""
 
-import logging
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,9 +15,10 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, has_listener, job_dead_lettered, job_expired, job_finished
+from django_delayq.signals import announce, job_dead_lettered, job_expired, job_finished, send
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
+from django_delayq.worker.done_log import done_log
 from django_delayq.worker.failure import exception_of
 
 _DEFAULT_RETRY = RetryPolicy()
@@ -112,18 +112,19 @@ def emit_all(
 ) -> None:
     """Count settled attempts and emit their signals and log lines. `lost` has the leases that were lost."""
     emissions: list[Emission] = []
-    has_done_listener = has_listener(job_finished, logging.INFO)
-    for settlement, outcome in settled:
-        claim, decision = settlement.claim, settlement.decision
-        if claim.lease in lost:
-            emissions.append(partial(_log_lost_lease, claim, outcome))
-        elif decision.action is not Action.RELEASE:
-            if name := _counter(decision, outcome):
-                _count(claim, outcome, name, metrics)
-            # Most jobs are done: their log line may be off, that of another end is not.
-            is_done = outcome.kind is OutcomeKind.SUCCEEDED and not (claim.job and claim.job.kind.has_hooks)
-            if has_done_listener or not is_done:
-                emissions.append(partial(_emit, settlement, outcome))
+    has_receiver = bool(job_finished.receivers)
+    with done_log.choosing() as has_line:
+        for settlement, outcome in settled:
+            claim, decision = settlement.claim, settlement.decision
+            if claim.lease in lost:
+                emissions.append(partial(_log_lost_lease, claim, outcome))
+            elif decision.action is not Action.RELEASE:
+                if name := _counter(decision, outcome):
+                    _count(claim, outcome, name, metrics)
+                # Most jobs are done. An emission of each would cost as much as the rest of a short job.
+                logs = outcome.kind is not OutcomeKind.SUCCEEDED or has_line(outcome.run_us)
+                if logs or has_receiver or (claim.job and claim.job.kind.has_hooks):
+                    emissions.append(partial(_emit, settlement, outcome, logs=logs))
     if emissions:
         emit(emissions)
 
@@ -147,7 +148,7 @@ def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:
     logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.kind, extra=fields)
 
 
-def _emit(settlement: Settlement, outcome: Outcome) -> None:
+def _emit(settlement: Settlement, outcome: Outcome, *, logs: bool) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
@@ -155,7 +156,11 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     if _is_expired(decision, outcome):
         announce(job_expired, task, job_id=claim.id, job=claim.job)
     elif outcome.kind is not OutcomeKind.EXPIRED:
-        announce(job_finished, task, error=error, **facts, outcome=outcome, decision=decision)
+        facts_of_end = {**facts, "outcome": outcome, "decision": decision}
+        if logs:
+            announce(job_finished, task, error=error, **facts_of_end)
+        else:
+            send(job_finished, task, **facts_of_end)
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, task, error=error, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:

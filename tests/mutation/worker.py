@@ -8,6 +8,7 @@ SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
 LOGS = "tests/integration/logs"
+DONE_LOG, DONE_LINES = "tests/unit/worker/test_done_log.py", "tests/integration/logs/test_done_lines.py"
 KILLS = "tests/chaos/processes/test_kills.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 RUNSERVER = "tests/integration/commands/test_runserver.py"
@@ -124,7 +125,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (f"{LOGS}/test_sentry.py",),
     at(
         "the variables of the errors behind an exception reach the log",
-        "worker/tracebacks.py",
+        "worker/failure.py",
         "        left += filter(None, (each.__cause__, each.__context__))\n",
         "",
     ): (f"{LOGS}/test_sentry.py",),
@@ -308,4 +309,34 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "os.register_at_fork(after_in_child=_after_fork)\n",
         "",
     ): ("tests/integration/store/client/test_blocking_listener.py",),
+    at(
+        "the jobs of a worker's last second are in no line",
+        "processes/emitter.py",
+        "            self._queue_timed(now=inf)\n",
+        "",
+    ): ("tests/unit/processes/test_emitter.py", DONE_LINES),
+    at(
+        "the sum of done jobs waits for the next emission",
+        "processes/emitter.py",
+        "                    self._changed.wait(seconds)\n",
+        "                    self._changed.wait()\n",
+    ): ("tests/unit/processes/test_emitter.py", DONE_LINES),
+    at(
+        "done jobs are counted again in the next second",
+        "worker/done_log.py",
+        "run_us, self._run_us = self._run_us, []",
+        "run_us = self._run_us",
+    ): (DONE_LOG,),
+    at(
+        "a handler of the project gets a sum instead of lines",
+        "worker/done_log.py",
+        " or _project_listens()",
+        "",
+    ): (DONE_LOG, DONE_LINES),
+    at(
+        "a receiver misses the jobs without a line",
+        "worker/settlement.py",
+        "if logs or has_receiver or",
+        "if logs or",
+    ): (DONE_LOG, DONE_LINES),
 }

@@ -122,6 +122,41 @@ def test_an_exception_between_two_emissions_does_not_end_the_thread() -> None:
     assert done == list(range(10))
 
 
+def test_a_timed_emission_is_carried_out_at_its_moment_though_nothing_else_is_emitted() -> None:
+    emitter, done = Emitter(), threading.Event()
+    moment = time.monotonic() + 0.05
+    emitter.emit_at(moment, done.set)
+    assert done.wait(PATIENCE)
+    assert time.monotonic() >= moment
+
+
+def test_a_timed_emission_wakes_the_thread_that_waits_without_end() -> None:
+    emitter, done = Emitter(), threading.Event()
+    emitter.emit([int])
+    assert emitter.flush(PATIENCE)
+    emitter.emit_at(time.monotonic() + 0.05, done.set)
+    assert done.wait(PATIENCE)
+
+
+def test_a_timed_emission_comes_before_those_that_wait(gate: threading.Event) -> None:
+    emitter, done, begun = Emitter(), list[int](), threading.Event()
+    emitter.emit([begun.set, partial(gate.wait, PATIENCE)])
+    assert begun.wait(PATIENCE)
+    emitter.emit([partial(done.append, number) for number in (2, 3)])
+    emitter.emit_at(time.monotonic(), partial(done.append, 1))
+    gate.set()
+    assert emitter.flush(PATIENCE)
+    assert done == [1, 2, 3]
+
+
+def test_a_flush_carries_out_the_timed_emission_at_once_and_once() -> None:
+    emitter, done = Emitter(), list[int]()
+    emitter.emit_at(time.monotonic() + 10 * PATIENCE, partial(done.append, 1))
+    emitter.emit_at(time.monotonic() + 10 * PATIENCE, partial(done.append, 2))
+    assert emitter.flush(PATIENCE) and emitter.flush(PATIENCE)
+    assert done == [2]
+
+
 def test_emissions_that_are_not_carried_out_in_time_are_logged(
     gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
