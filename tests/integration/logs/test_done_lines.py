@@ -74,6 +74,15 @@ def drain(processes: Processes, *options: Any) -> Command:
     return worker
 
 
+def run_until_dead(processes: Processes, job: Any, *options: Any) -> Command:
+    """Run all jobs in a worker until this one is dead, and end it. Draining would not wait for its next attempt."""
+    worker = processes.worker(*options)
+    processes.until_state(job, "dead")
+    processes.until_empty()
+    assert worker.end() == 0
+    return worker
+
+
 @pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
 def test_few_jobs_have_a_line_each(processes: Processes, shop: ModuleType, pool: str) -> None:
     ids = sell(shop, 10, name="sell_async" if pool == "asyncio" else "sell")
@@ -115,7 +124,7 @@ def test_failures_and_slow_jobs_among_many_have_their_lines(processes: Processes
     sell(shop, MANY)
     slow, failing = shop.rest.enqueue(), shop.fail.enqueue()
     sell(shop, MANY)
-    worker = drain(processes)
+    worker = run_until_dead(processes, failing)
     assert f"Job {slow.id} of 'shop_tasks.rest' in 'default' done in 1." in worker.output
     about = re.findall(rf" (\w+) Job {failing.id} ", worker.output)
     assert about == ["WARNING", "ERROR"]
@@ -149,6 +158,6 @@ def test_verbosity_2_prints_a_line_for_each_job(processes: Processes, shop: Modu
 def test_verbosity_0_prints_errors_alone(processes: Processes, shop: ModuleType) -> None:
     sell(shop, MANY)
     failing = shop.fail.enqueue()
-    worker = drain(processes, "--verbosity=0")
+    worker = run_until_dead(processes, failing, "--verbosity=0")
     assert not own_lines(worker) and not sums(worker)
     assert re.findall(r" (\w+) Job (\S+) ", worker.output) == [("ERROR", failing.id)]
