@@ -339,4 +339,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if logs or has_receiver or",
         "if logs or",
     ): (DONE_LOG, DONE_LINES),
+    at(
+        "a forked process inherits the count of done jobs and its lock",
+        "worker/done_log.py",
+        "os.register_at_fork(after_in_child=done_log.__init__)",
+        "os.register_at_fork(after_in_child=int)",
+    ): (DONE_LOG,),
 }

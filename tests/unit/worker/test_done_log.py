@@ -2,7 +2,9 @@
 
 import io
 import logging
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +15,7 @@ from django_delayq.job.job import Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.logs import TerminalHandler, logger
 from django_delayq.metrics import MetricsBuffer, Stats
-from django_delayq.processes.emitter import emit_now
+from django_delayq.processes.emitter import emit_now, emitter
 from django_delayq.signals import job_finished
 from django_delayq.worker import done_log as module
 from django_delayq.worker import settlement
@@ -171,6 +173,23 @@ def test_a_handler_of_the_project_for_info_gets_each_line(
 def test_a_handler_of_the_project_for_errors_alone_changes_nothing(log: DoneLog) -> None:
     logger.logger.addHandler(logging.Handler(logging.ERROR))
     assert sum(lines_of(log, *[10] * 100)) == module._LINES
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_fork_begins_without_counted_jobs_and_with_a_free_lock() -> None:
+    with module.done_log.choosing() as has_line:
+        assert not all(has_line(10) for _ in range(100))
+        child = os.fork()
+        if child == 0:
+            try:
+                # It would wait for a held lock forever.
+                signal.alarm(20)
+                own = sum(lines_of(module.done_log, *[10] * 100))
+                os._exit(0 if (own, len(module.done_log._run_us)) == (module._LINES, 100 - module._LINES) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert emitter.flush()
 
 
 def settle(log: DoneLog, outcomes: list[Outcome], monkeypatch: pytest.MonkeyPatch, *, lost: int = 0) -> MetricsBuffer:
