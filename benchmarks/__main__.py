@@ -2,10 +2,11 @@
 
 It writes benchmarks/results/<time>.json after each measurement, and at the end docs/benchmarks.md with its charts. The
 short run prints its tables instead. `--more` adds rounds to the file of an earlier run, `--report` only rewrites the
-page from one.
+page from one. `--pin` runs the server, the workers and the producer on the CPUs that it names.
 """
 
 import argparse
+import os
 import sys
 import time
 from dataclasses import asdict, replace
@@ -24,7 +25,7 @@ from benchmarks.venvs import NoVenv, python_of, versions
 #: The scenarios of `make bench`, in small sizes.
 SHORT_SCENARIOS = ("enqueue", "bulk", "drain", "account", "trips", "lateness")
 #: The scenarios that every round repeats; the others measure steady states once.
-ROUNDS = ("enqueue", "bulk", "drain", "drain_two", "account", "trips", "lateness", "instant")
+ROUNDS = ("enqueue", "bulk", "drain", "drain_two", "account", "trips", "lateness", "instant", "django_run")
 #: Measures this project alone, at several sizes (`growth.py`).
 GROWTH = "growth"
 
@@ -33,7 +34,10 @@ def main() -> None:
     """Measure, and report the results."""
     options = _options()
     if options.report:
-        return write_page(Results.read(options.report))
+        return write_page(Results.read(options.report), only=options.marks and options.marks.split(","))
+    if options.pin:
+        # All processes of a measurement are children of this one, and inherit it.
+        os.sched_setaffinity(0, {int(cpu) for cpu in options.pin.split(",")})
     sizes = replace(SHORT if options.short else WHOLE, **({"rounds": options.rounds} if options.rounds else {}))
     scenarios = SHORT_SCENARIOS if options.short else (*SCENARIOS, GROWTH)
     selection = Selection(
@@ -93,6 +97,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--more", type=Path, help="add rounds to this file of an earlier run")
     parser.add_argument("--report", type=Path, help="rewrite the page from this file, measure nothing")
+    parser.add_argument("--marks", help="with --report: rewrite only these marks of the page, comma-separated")
+    parser.add_argument("--pin", metavar="CPU", help="run everything on this CPU, or on these, comma-separated")
     return parser.parse_args()
 
 
@@ -107,7 +113,7 @@ def _add_system(results: Results, system: str) -> None:
 
 
 def _measure(results: Results, scenario: str, system: str, configuration: str, number: int, sizes: Sizes) -> None:
-    print(f"{number + 1} {scenario:14} {system:18} {configuration:9}", end=" ", flush=True)
+    print(f"{number + 1} {scenario:15} {system:18} {configuration:9}", end=" ", flush=True)
     record = {"scenario": scenario, "system": system, "configuration": configuration, "round": number, "figures": {}}
     try:
         record["figures"] = SCENARIOS[scenario](system, configuration, sizes)

@@ -22,8 +22,17 @@ def facts() -> dict[str, Any]:
         "server": f"{server.name} {'.'.join(str(part) for part in version_of(server))}",
         "load_before": round(os.getloadavg()[0], 2),
         "timer_ms": round(_timer_ms(), 3),
+        "pinned": _pinned(),
         "began": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
     }
+
+
+def _pinned() -> list[int]:
+    """Return the CPUs to which this process and its children are pinned; empty if they may use all."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus if len(cpus) < (os.cpu_count() or 1) else []
 
 
 def _processor() -> str:

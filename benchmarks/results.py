@@ -21,6 +21,11 @@ class Spread:
     configuration: str
 
 
+def is_rate(figure: str) -> bool:
+    """Return whether a higher value of the figure is better."""
+    return figure.startswith("rate")
+
+
 class Results:
     """The content of a results file: the machine, the systems, and one record for each measurement."""
 
@@ -56,7 +61,7 @@ class Results:
         """
         if configuration is None:
             found = [self.spread(scenario, system, figure, name) for name in self.configurations(scenario, system)]
-            sign = -1 if figure == "rate" else 1
+            sign = -1 if is_rate(figure) else 1
             return min((spread for spread in found if spread), key=lambda spread: sign * spread.median, default=None)
         records = self._of(scenario, system)
         values = [
@@ -65,6 +70,10 @@ class Results:
         if not values:
             return None
         return Spread(statistics.median(values), min(values), max(values), configuration)
+
+    def tried(self, scenario: str, system: str) -> bool:
+        """Return whether the system was measured in a scenario, or could not be."""
+        return bool(self._of(scenario, system))
 
     def reason(self, scenario: str, system: str) -> str:
         """Return why a system has no figure in a scenario."""
@@ -77,10 +86,12 @@ class Results:
         """Return all systems but this project and the floor."""
         return [system for system in self.systems if system not in (OURS, FLOOR)]
 
-    def best_peer(self, scenario: str, figure: str) -> tuple[str, Spread] | None:
-        """Return the peer with the best median, and its spread."""
-        found = [(peer, spread) for peer in self.peers() if (spread := self.spread(scenario, peer, figure))]
-        sign = -1 if figure == "rate" else 1
+    def best_peer(self, scenario: str, figure: str, configuration: str | None = None) -> tuple[str, Spread] | None:
+        """Return the peer with the best median, of all configurations or of one, and its spread."""
+        found = [
+            (peer, spread) for peer in self.peers() if (spread := self.spread(scenario, peer, figure, configuration))
+        ]
+        sign = -1 if is_rate(figure) else 1
         return min(found, key=lambda pair: sign * pair[1].median, default=None)
 
     def _of(self, scenario: str, system: str) -> list[dict[str, Any]]:

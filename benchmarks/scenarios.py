@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.django_jobs.scenarios import django_requests, django_run
 from benchmarks.results import OURS
 from benchmarks.run_record import InvalidRun
 from benchmarks.sizes import Sizes
@@ -14,6 +15,8 @@ from benchmarks.trial import SETTLE, Trial, TrialFailed, running_trial
 
 Figures = dict[str, float]
 HOUR_US = 3_600_000_000
+#: The tasks of `sleeps`, which wait 0, 0.1, 1 and 10 ms.
+SLEEPS = ("noop", "sleep_100us", "sleep_1ms", "wait")
 
 
 def enqueue(system: str, configuration: str, sizes: Sizes) -> Figures:
@@ -54,17 +57,18 @@ def _drain(system: str, configuration: str, jobs: int, sizes: Sizes, **how: Any)
     task, concurrency, processes = how["task"], how.get("concurrency"), how.get("processes", 1)
     with running_trial(system, configuration, jobs=jobs) as trial:
         trial.start_workers(processes=processes, concurrency=concurrency, task=task)
-        with trial.paused_workers():
-            trial.run_producer("send", task=task, first=0, count=jobs, many=True)
-            redis, workers = trial.redis_seconds(), trial.cpu_seconds()
-            began = time.perf_counter()
-        all_ran = trial.runs.wait(0, jobs, seconds=sizes.limit, check_alive=trial.check_workers)
-        took, ran = time.perf_counter() - began, trial.runs.count_ran(0, jobs)
-        redis, workers = trial.redis_seconds() - redis, trial.cpu_seconds() - workers
-        trial.runs.check(0, jobs, complete=all_ran)
-    if not ran:
-        raise TrialFailed("no job ran")
-    return {"rate": ran / took, "ran": ran, "redis_us": 1e6 * redis / ran, "workers_us": 1e6 * workers / ran}
+        return trial.drain(task, jobs, limit=sizes.limit)
+
+
+def sleeps(system: str, configuration: str, sizes: Sizes) -> Figures:
+    """Run jobs that wait 0, 0.1, 1 and 10 ms, 8 at a time in one process."""
+    figures, first = {}, 0
+    with running_trial(system, configuration, jobs=sum(sizes.sleeps)) as trial:
+        trial.start_workers(concurrency=8)
+        for task, jobs in zip(SLEEPS, sizes.sleeps, strict=True):
+            figures[f"rate_{task}"] = trial.drain(task, jobs, first=first, limit=sizes.limit)["rate"]
+            first += jobs
+    return figures
 
 
 def account(system: str, configuration: str, sizes: Sizes) -> Figures:
@@ -194,4 +198,7 @@ SCENARIOS: dict[str, Callable[[str, str, Sizes], Figures]] = {
     "waiting": waiting,
     "waits_threads": waits_threads,
     "waits_asyncio": waits_asyncio,
+    "sleeps": sleeps,
+    "django_run": django_run,
+    "django_requests": django_requests,
 }

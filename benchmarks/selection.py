@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from benchmarks.django_jobs.systems import SYSTEMS
 from benchmarks.results import FLOOR, OURS, Results
 from benchmarks.scenarios import SCENARIOS
 
@@ -21,7 +22,16 @@ CONTENDERS: dict[str, Sequence[str]] = {
     "waits_threads": ("huey", "dramatiq"),
     "waits_asyncio": ("saq", "taskiq"),
 }
-OURS_ALONE = ("account", "growth")
+#: Scenario -> the only systems that it measures.
+ONLY: dict[str, Sequence[str]] = {
+    "account": (OURS,),
+    "growth": (OURS,),
+    "sleeps": (OURS, "dramatiq"),
+    "django_run": tuple(SYSTEMS),
+    "django_requests": tuple(SYSTEMS),
+}
+#: The scenarios that compare a new user's configuration with the tuned one, even if a run measures only tuned ones.
+BOTH_KINDS = ("django_run", "django_requests")
 #: Configurations below this share of their system's best rate are not measured again.
 SLOWER = 0.6
 
@@ -46,8 +56,8 @@ class Selection:
 
     def systems_of(self, scenario: str) -> list[str]:
         """Return the systems to measure in a scenario."""
-        if scenario in OURS_ALONE:
-            return [OURS]
+        if scenario in ONLY:
+            return [system for system in self.systems if system in ONLY[scenario]]
         wanted = (OURS, *CONTENDERS[scenario]) if self.contenders else self.systems
         return [system for system in self.systems if system in wanted]
 
@@ -57,6 +67,8 @@ class Selection:
         if kind == "waits":
             return [known["wait_configurations"][pool]] if pool in known["wait_configurations"] else []
         plain = ("default", "tuned")
+        if scenario in BOTH_KINDS:
+            return [*plain]
         fast = [
             name
             for name in known["configurations"]
@@ -76,7 +88,7 @@ class Selection:
         if scenario in ("lateness", "instant"):
             both = list(dict.fromkeys([*both, known["wait_configurations"].get("threads", both[-1])]))
         # The configuration hardly changes the bytes, and the slowest systems take minutes to store the jobs.
-        return both[-1:] if scenario == "waiting" else both
+        return both[-1:] if scenario in ("waiting", "account") else both
 
 
 def _worth_repeating(results: Results, scenario: str, system: str, names: list[str]) -> list[str]:

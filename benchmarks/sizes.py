@@ -26,6 +26,11 @@ class Sizes:
     waiting_peers: int = 100_000
     waits_threads: int = 4_000
     waits_asyncio: int = 20_000
+    #: Jobs that wait 0, 0.1, 1 and 10 ms.
+    sleeps: tuple[int, int, int, int] = (20_000, 20_000, 10_000, 2_000)
+    #: Jobs that use the ORM, and requests that write a row and enqueue one.
+    django_jobs: int = 5_000
+    django_requests: int = 3_000
 
 
 WHOLE = Sizes()
@@ -43,4 +48,7 @@ SHORT = Sizes(
     waiting_peers=5_000,
     waits_threads=800,
     waits_asyncio=4_000,
+    sleeps=(2_000, 2_000, 1_000, 200),
+    django_jobs=500,
+    django_requests=300,
 )

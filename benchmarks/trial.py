@@ -31,12 +31,15 @@ class TrialFailed(Exception):
 class Trial:
     """One system in one configuration, on a server of its own."""
 
-    def __init__(self, system: str, configuration: str, server: LocalRedisServer, folder: Path, jobs: int) -> None:
-        self.system, self.runs = system, RunRecord(folder / "record", jobs + WARMUP_JOBS)
+    def __init__(
+        self, adapter: str, configuration: str, server: LocalRedisServer, folder: Path, jobs: int, **environment: str
+    ) -> None:
+        self.system = adapter.rpartition(".")[2]
+        self._adapter, self.runs = adapter, RunRecord(folder / "record", jobs + WARMUP_JOBS)
         # A single connection, so that a count of requests can exclude it.
         self.client: Any = server.client(single_connection_client=True)
         self.new_client = server.client
-        self._folder, self._python = folder, python_of(system)
+        self._folder, self._python = folder, python_of(self.system)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._environment = {
             "PATH": os.environ["PATH"],
@@ -45,6 +48,7 @@ class Trial:
             "BENCH_URL": server.url,
             "BENCH_RUN_RECORD": str(folder / "record"),
             "BENCH_CONFIGURATION": configuration,
+            **environment,
         }
 
     def run_producer(self, step: str, **arguments: Any) -> dict[str, Any]:
@@ -53,7 +57,7 @@ class Trial:
             self._python,
             "-m",
             "benchmarks.peer_runtime.produce",
-            self.system,
+            self._adapter,
             json.dumps({"step": step, **arguments}),
         ]
         try:
@@ -90,6 +94,23 @@ class Trial:
         if not self.runs.wait(self.runs.jobs - WARMUP_JOBS, WARMUP_JOBS, seconds=60, check_alive=self.check_workers):
             raise TrialFailed(f"the first jobs did not run: {self._log_ends()}")
         time.sleep(SETTLE)
+
+    def drain(self, task: str, jobs: int, *, first: int = 0, limit: float) -> dict[str, float]:
+        """Enqueue jobs while the workers are suspended, and let them run for at most `limit` seconds.
+
+        Raises `InvalidRun` if one ran twice or was lost, and `TrialFailed` if none ran.
+        """
+        with self.paused_workers():
+            self.run_producer("send", task=task, first=first, count=jobs, many=True)
+            redis, workers = self.redis_seconds(), self.cpu_seconds()
+            began = time.perf_counter()
+        all_ran = self.runs.wait(first, jobs, seconds=limit, check_alive=self.check_workers)
+        took, ran = time.perf_counter() - began, self.runs.count_ran(first, jobs)
+        redis, workers = self.redis_seconds() - redis, self.cpu_seconds() - workers
+        self.runs.check(first, jobs, complete=all_ran)
+        if not ran:
+            raise TrialFailed("no job ran")
+        return {"rate": ran / took, "ran": ran, "redis_us": 1e6 * redis / ran, "workers_us": 1e6 * workers / ran}
 
     def record_client_time(self) -> Callable[[], float]:
         """Make workers record their CPU time inside redis-py. Returns a function that reads the seconds."""
@@ -168,14 +189,19 @@ class Trial:
 
 
 @contextlib.contextmanager
-def running_trial(system: str, configuration: str, *, jobs: int) -> Iterator[Trial]:
-    """Start a measurement of so many jobs, and stop all its processes afterwards."""
+def running_trial(
+    system: str, configuration: str, *, jobs: int, adapters: str = "benchmarks.peers", **environment: str
+) -> Iterator[Trial]:
+    """Start a measurement of so many jobs, and stop all its processes afterwards.
+
+    `adapters` is the package of the adapters, and the environment is added to that of the system's processes.
+    """
     # The run record must be in memory: the system would write a file back to the disk during the measurement.
     shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
     folder = Path(tempfile.mkdtemp(prefix="delayq-bench-", dir=shared))
     try:
         with LocalRedisServer(port=0) as server:
-            trial = Trial(system, configuration, server, folder, jobs)
+            trial = Trial(f"{adapters}.{system}", configuration, server, folder, jobs, **environment)
             try:
                 yield trial
             finally:
@@ -189,7 +215,13 @@ def describe_system(system: str) -> dict[str, Any]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "BENCH_URL": "redis://127.0.0.1:1/0"}
     environment |= {"BENCH_RUN_RECORD": "/nonexistent/record", "BENCH_CONFIGURATION": "default"}
     done = subprocess.run(
-        [python_of(system), "-m", "benchmarks.peer_runtime.produce", system, '{"step": "describe"}'],
+        [
+            python_of(system),
+            "-m",
+            "benchmarks.peer_runtime.produce",
+            f"benchmarks.peers.{system}",
+            '{"step": "describe"}',
+        ],
         env=environment,
         capture_output=True,
         text=True,

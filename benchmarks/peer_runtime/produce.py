@@ -1,6 +1,7 @@
-"""The producer, run in a system's venv: python -m benchmarks.peer_runtime.produce SYSTEM STEP
+"""The producer, run in a system's venv: python -m benchmarks.peer_runtime.produce ADAPTER STEP
 
-STEP and the last line of the output are JSON. An adapter is a module of `benchmarks.peers` with:
+STEP and the last line of the output are JSON. An adapter is a module of `benchmarks.peers`, or of
+`benchmarks.django_jobs.peers` (which says what differs there), with:
 
     NAME                          the system's usual name
     CONFIGURATIONS                name -> what it sets; "default" sets nothing
@@ -21,6 +22,7 @@ import asyncio
 import inspect
 import json
 import random
+import statistics
 import sys
 import time
 from importlib import import_module
@@ -33,16 +35,20 @@ class Producer:
     """Calls the functions of one adapter, coroutine functions or not."""
 
     def __init__(self, name: str) -> None:
-        self.adapter: Any = import_module(f"benchmarks.peers.{name}")
+        self.adapter: Any = import_module(name)
         self._loop: Any = None
         if inspect.iscoroutinefunction(self.adapter.send):
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
 
-    def worker_commands(self, processes: int, concurrency: int | None) -> dict[str, Any]:
-        """Prepare the system. Returns the commands of its workers."""
+    def prepare(self) -> None:
+        """Prepare the system."""
         if hasattr(self.adapter, "prepare"):
             self.adapter.prepare()
+
+    def worker_commands(self, processes: int, concurrency: int | None) -> dict[str, Any]:
+        """Prepare the system. Returns the commands of its workers."""
+        self.prepare()
         environment = getattr(self.adapter, "ENVIRONMENT", {})
         return {"commands": self.adapter.workers(processes, concurrency), "environment": environment}
 
@@ -90,6 +96,25 @@ class Producer:
                 time.sleep(0.0005)
             time.sleep(random.uniform(0.02, 0.06))
         return {"sent_us": sent}
+
+    def requests(self, first: int, count: int) -> dict[str, Any]:
+        """Handle requests that write a row and enqueue a job at the commit, each after one that enqueues nothing.
+
+        Returns how many were handled a second, and the µs that the enqueue adds to the median.
+        """
+        # Not at the top: its models need Django, which most adapters do not.
+        from benchmarks.django_jobs.orm_work import handle_request
+
+        seconds: dict[bool, list[float]] = {True: [], False: []}
+        for number in range(first, first + count):
+            for enqueues in (False, True):
+                began = time.perf_counter()
+                handle_request(number, self.adapter.enqueue_in_view if enqueues else id)
+                seconds[enqueues].append(time.perf_counter() - began)
+        # The first request opens the connections.
+        with_job, without = seconds[True][1:], seconds[False][1:]
+        added_us = 1e6 * (statistics.median(with_job) - statistics.median(without))
+        return {"rate": len(with_job) / sum(with_job), "enqueue_us": added_us}
 
     def task_cost(self, count: int) -> dict[str, Any]:
         """Return the µs of one call of the no-op task function."""

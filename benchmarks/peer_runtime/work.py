@@ -50,6 +50,18 @@ def wait(number: int, text: str, mapping: dict[str, Any]) -> None:
     _open_record()[number] += 1
 
 
+def sleep_1ms(number: int, text: str, mapping: dict[str, Any]) -> None:
+    """Wait 1 ms, and count the run."""
+    time.sleep(0.001)
+    _open_record()[number] += 1
+
+
+def sleep_100us(number: int, text: str, mapping: dict[str, Any]) -> None:
+    """Wait 0.1 ms, and count the run."""
+    time.sleep(0.0001)
+    _open_record()[number] += 1
+
+
 def runs(number: int) -> int:
     """Return how often a job ran."""
     count: int = _open_record()[number]
@@ -70,5 +82,6 @@ async def send_concurrently(
         await asyncio.gather(*(send(task, number, at_us) for number, at_us in jobs[first : first + 50]))
 
 
+_FUNCTIONS = (noop, record_start, wait, sleep_1ms, sleep_100us)
 #: Name -> function: what adapters register.
-TASKS = {"noop": noop, "record_start": record_start, "wait": wait}
+TASKS = {func.__name__: func for func in _FUNCTIONS}

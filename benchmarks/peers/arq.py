@@ -13,7 +13,7 @@ from benchmarks.peer_runtime import work
 
 NAME = "arq"
 CONFIGURATIONS = {
-    "default": "10 jobs at once, polls every 0.5 s, results kept for an hour",
+    "default": "10 jobs at once, polls every 0.5 s, results kept for an hour, log lines",
     "tuned": "100 jobs at once, polls every 10 ms, results not kept",
 }
 UNSUPPORTED = {"waits_threads": "one loop"}
@@ -66,6 +66,6 @@ send_many = partial(work.send_concurrently, send)
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the commands."""
     arq = os.path.join(os.path.dirname(sys.executable), "arq")
-    quiet = ["--custom-log-dict", "benchmarks.peers.arq.QUIET"]
+    quiet = ["--custom-log-dict", "benchmarks.peers.arq.QUIET"] if TUNED else []
     command = ["env", f"BENCH_CONCURRENCY={concurrency or 100}", arq, *quiet, "benchmarks.peers.arq.WorkerSettings"]
     return [command for _ in range(processes)]

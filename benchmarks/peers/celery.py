@@ -45,11 +45,11 @@ def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
 
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the commands: one parent for prefork, one process each for the other pools."""
-    command = [sys.executable, "-m", "celery", "-A", "benchmarks.peers.celery", "worker", "--loglevel", "ERROR"]
+    command = [sys.executable, "-m", "celery", "-A", "benchmarks.peers.celery", "worker"]
     if CONFIGURATION == "default":
         return [[*command, "--concurrency", str(processes)]]
     pool = {"tuned": "solo"}.get(CONFIGURATION, CONFIGURATION)
-    command += ["--pool", pool, "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    command += ["--loglevel", "ERROR", "--pool", pool, "--without-gossip", "--without-mingle", "--without-heartbeat"]
     if pool != "solo":
         command += ["--concurrency", str(concurrency or 8)]
     return [[*command, "--hostname", f"worker{number}@%h"] for number in range(processes)]

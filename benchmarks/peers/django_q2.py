@@ -18,7 +18,7 @@ from benchmarks.peer_runtime import work
 
 NAME = "django-q2"
 CONFIGURATIONS = {
-    "default": "results kept in the database (SQLite)",
+    "default": "results kept in the database (SQLite), log lines",
     "tuned": "no results, no recycling, a queue of 1,000",
 }
 _LATE = "delayed jobs are database rows, looked at every 30 s"

@@ -9,7 +9,7 @@ from benchmarks.peer_runtime import work
 
 NAME = "Huey"
 CONFIGURATIONS = {
-    "default": "one worker thread; process workers where there are two",
+    "default": "one worker thread; process workers if there are two; log lines",
     "tuned": "results off, no periodic tasks, no health check",
     "process": "process workers, else as tuned",
     "greenlet": "greenlet workers, else as tuned",
@@ -37,8 +37,8 @@ def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     consumer = os.path.join(os.path.dirname(sys.executable), "huey_consumer")
     chosen = CONFIGURATION if CONFIGURATION in ("process", "greenlet") else "thread"
     kind = "process" if processes > 1 else chosen
-    options = ["--workers", str(concurrency or processes), "--worker-type", kind, "--quiet"]
+    options = ["--workers", str(concurrency or processes), "--worker-type", kind]
     if CONFIGURATION != "default":
-        options += ["--no-periodic", "--disable-health-check"]
+        options += ["--no-periodic", "--disable-health-check", "--quiet"]
     patched = [sys.executable, "-m", "gevent.monkey"] if kind == "greenlet" else []
     return [[*patched, consumer, "benchmarks.peers.huey.huey", *options]]

@@ -10,7 +10,7 @@ from benchmarks.peer_runtime import work
 
 NAME = "RQ"
 CONFIGURATIONS = {
-    "default": "rq worker: a fork for each job",
+    "default": "rq worker: a fork for each job, log lines",
     "tuned": "SimpleWorker, results not kept, no log lines of jobs",
 }
 _ONE = "one job at a time in a worker"
@@ -47,5 +47,5 @@ def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the commands; one of the workers runs the scheduler too."""
     url = ["--url", os.environ["BENCH_URL"]]
     rq = os.path.join(os.path.dirname(sys.executable), "rq")
-    options = ["--worker-class", "rq.SimpleWorker", "--disable-job-desc-logging"] if TUNED else []
-    return [[rq, "worker", *url, "--with-scheduler", "--quiet", *options] for _ in range(processes)]
+    options = ["--worker-class", "rq.SimpleWorker", "--disable-job-desc-logging", "--quiet"] if TUNED else []
+    return [[rq, "worker", *url, "--with-scheduler", *options] for _ in range(processes)]

@@ -12,7 +12,7 @@ from benchmarks.peer_runtime import work
 
 NAME = "SAQ"
 CONFIGURATIONS = {
-    "default": "10 jobs at once, results kept for 10 minutes",
+    "default": "10 jobs at once, results kept for 10 minutes, log lines",
     "tuned": "100 jobs at once, results not kept",
 }
 UNSUPPORTED = {"waits_threads": "one loop; plain functions in threads, not measured"}
@@ -61,5 +61,5 @@ send_many = partial(work.send_concurrently, send)
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the command of one parent process with so many children."""
     saq = os.path.join(os.path.dirname(sys.executable), "saq")
-    options = ["--workers", str(processes), "--quiet"]
+    options = ["--workers", str(processes), *(["--quiet"] if TUNED else [])]
     return [["env", f"BENCH_CONCURRENCY={concurrency or 100}", saq, "benchmarks.peers.saq.settings", *options]]

@@ -12,7 +12,7 @@ from benchmarks.peer_runtime import work
 
 NAME = "taskiq"
 CONFIGURATIONS = {
-    "default": "a stream, which is acknowledged",
+    "default": "a stream, which is acknowledged; log lines",
     "tuned": "a list, which is not; arguments not parsed, 100 jobs fetched ahead",
 }
 UNSUPPORTED = {"waits_threads": "plain functions in threads, not measured"}
@@ -65,15 +65,16 @@ send_many = partial(work.send_concurrently, send)
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the commands: one parent with so many processes, and the scheduler, tuned to its shortest interval."""
     taskiq = os.path.join(os.path.dirname(sys.executable), "taskiq")
-    options = ["--workers", str(processes), "--max-async-tasks", str(concurrency or 100), "--log-level", "WARNING"]
-    shortest_interval = ["--update-interval", "1", "--loop-interval", "1", "--log-level", "WARNING"]
+    options = ["--workers", str(processes), "--max-async-tasks", str(concurrency or 100)]
+    quiet = ["--log-level", "WARNING"] if TUNED else []
+    shortest_interval = ["--update-interval", "1", "--loop-interval", "1", *quiet]
     return [
         [
             taskiq,
             "worker",
             "benchmarks.peers.taskiq:broker",
             *options,
-            *(["--no-parse", "--max-prefetch", "100"] if TUNED else []),
+            *(["--no-parse", "--max-prefetch", "100", *quiet] if TUNED else []),
         ],
         [taskiq, "scheduler", "benchmarks.peers.taskiq:scheduler", *(shortest_interval if TUNED else [])],
     ]

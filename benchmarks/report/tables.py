@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.results import FLOOR, OURS, Results, Spread
+from benchmarks.results import FLOOR, OURS, Results, Spread, is_rate
 
 Column = tuple[str, str, str, Callable[[float], str]]
 
@@ -69,60 +69,85 @@ TABLES: dict[str, Sequence[Column]] = {
         ("16 threads, jobs/s", "waits_threads", "rate", rate),
         ("100 coroutines, jobs/s", "waits_asyncio", "rate", rate),
     ),
+    "Jobs that wait, 8 threads": (
+        ("0 ms, jobs/s", "sleeps", "rate_noop", rate),
+        ("0.1 ms, jobs/s", "sleeps", "rate_sleep_100us", rate),
+        ("1 ms, jobs/s", "sleeps", "rate_sleep_1ms", rate),
+        ("10 ms, jobs/s", "sleeps", "rate_wait", rate),
+    ),
 }
 
-#: The headline table: label, scenario, figure, whether higher is better.
+#: The tables without a row for a system that was not meant to be measured.
+FEW = ("Jobs that wait, 8 threads",)
+
+#: The headline table: label, scenario, figure, configuration (None is the best one).
 HEADLINE = (
-    ("run, one worker process", "drain", "rate", True),
-    ("run, two worker processes", "drain_two", "rate", True),
-    ("enqueue one at a time", "enqueue", "rate", True),
-    ("enqueue in bulk", "bulk", "rate", True),
-    ("start − due, spread: p50", "lateness", "p50_ms", False),
-    ("start − due, spread: p99", "lateness", "p99_ms", False),
-    ("all due at one instant: last start", "instant", "last_ms", False),
-    ("enqueue to start, idle: p50", "trips", "p50_ms", False),
-    ("requests a second, idle", "idle", "requests", False),
-    ("bytes of a waiting job", "waiting", "bytes", False),
-    ("10 ms jobs, 16 threads", "waits_threads", "rate", True),
-    ("10 ms jobs, 100 coroutines", "waits_asyncio", "rate", True),
+    ("run, one worker process", "drain", "rate", None),
+    ("run, one worker process, new user", "drain", "rate", "default"),
+    ("run, two worker processes", "drain_two", "rate", None),
+    ("run jobs of a Django project", "django_run", "rate", None),
+    ("run jobs of a Django project, new user", "django_run", "rate", "default"),
+    ("enqueue one at a time", "enqueue", "rate", None),
+    ("enqueue in bulk", "bulk", "rate", None),
+    ("requests a second that enqueue at the commit", "django_requests", "rate", None),
+    ("start − due, spread: p50", "lateness", "p50_ms", None),
+    ("start − due, spread: p99", "lateness", "p99_ms", None),
+    ("all due at one instant: last start", "instant", "last_ms", None),
+    ("enqueue to start, idle: p50", "trips", "p50_ms", None),
+    ("requests a second, idle", "idle", "requests", None),
+    ("bytes of a waiting job", "waiting", "bytes", None),
+    ("0.1 ms jobs, 8 threads", "sleeps", "rate_sleep_100us", None),
+    ("1 ms jobs, 8 threads", "sleeps", "rate_sleep_1ms", None),
+    ("10 ms jobs, 16 threads", "waits_threads", "rate", None),
+    ("10 ms jobs, 100 coroutines", "waits_asyncio", "rate", None),
 )
 
 
 def headline(results: Results) -> str:
-    """Return our figures beside the best peer's; the ratio is above 1 if ours is better."""
-    rows = []
-    for what, scenario, figure, more in HEADLINE:
-        ours, best = results.spread(scenario, OURS, figure), results.best_peer(scenario, figure)
+    """Return our figures beside the best peer's, and the rows in which a peer is better, worst first.
+
+    The ratio is above 1 if ours is better.
+    """
+    rows, behind = [], []
+    for what, scenario, figure, configuration in HEADLINE:
+        ours = results.spread(scenario, OURS, figure, configuration)
+        best = results.best_peer(scenario, figure, configuration)
         if ours is None or best is None:
             continue
         peer, theirs = best
         show = _show(scenario, figure)
-        low, high = (ours.median, theirs.median) if not more else (theirs.median, ours.median)
+        low, high = (theirs.median, ours.median) if is_rate(figure) else (ours.median, theirs.median)
         ratio = f"**{high / low:.2f} ×**" if low else "–"
         name = results.systems[peer]["name"]
-        floor = results.spread(scenario, FLOOR, figure)
+        if high < low:
+            behind.append((high / low, f"{what} ({high / low:.2f} ×, {name})"))
+        floor = results.spread(scenario, FLOOR, figure) if configuration is None else None
         rows.append(
             [what, show(ours.median), f"{show(theirs.median)} ({name})", ratio, show(floor.median) if floor else "–"]
         )
-    return _table(["", "django_delayq", "best of the others", "better by", "bare redis-py"], rows)
+    table = markdown(["", "django_delayq", "best of the others", "better by", "bare redis-py"], rows)
+    worst = "; ".join(text for _, text in sorted(behind))
+    return table + (f"\n\n**Another system is better, worst first: {worst}.**" if worst else "")
 
 
 def systems(results: Results, title: str) -> str:
     """Return a table with a row for each system and configuration; "–" with a note for a missing figure."""
     columns, rows, notes = TABLES[title], [], []
     for system, known in results.systems.items():
+        if title in FEW and not any(results.tried(scenario, system) for _, scenario, _, _ in columns):
+            continue
         names = {name: None for _, scenario, _, _ in columns for name in results.configurations(scenario, system)}
         for name in names or [""]:
             cells = []
             for _, scenario, figure, show in columns:
                 spread = results.spread(scenario, system, figure, name)
-                cells.append(_cell(spread, show) if spread else _dash(results, scenario, system, name, notes))
+                cells.append(_cell(spread, show) if spread else dash(results, scenario, system, name, notes))
             label = known["name"] + (f", {name}" if name not in ("", "default") else "")
             # The floor is no queue: it has a row only in tables in which it has a figure.
             if set(cells) != {""} and (name or system != FLOOR):
                 rows.append([label, *cells])
     listed = "".join(f"\n\n<sup>{at}</sup> {note}" for at, note in enumerate(notes, 1))
-    return _table(["", *(heading for heading, *_ in columns)], rows) + listed
+    return markdown(["", *(heading for heading, *_ in columns)], rows) + listed
 
 
 def configurations(results: Results) -> str:
@@ -133,7 +158,7 @@ def configurations(results: Results) -> str:
         wanted = known["name"].lower().replace("bare redis-py", "redis")
         version = known["versions"].get(wanted) or known["versions"].get(wanted.replace("_", "-"), "")
         rows.append([known["name"], version, listed])
-    return _table(["", "version", "configurations"], rows)
+    return markdown(["", "version", "configurations"], rows)
 
 
 def account(results: Results) -> str:
@@ -150,19 +175,25 @@ def account(results: Results) -> str:
             four = min(1e6 / max(redis.median, 1e-9), 3e6 / max(workers.median, 1e-9))
             label = known["name"] + (f", {best.configuration}" if best.configuration != "default" else "")
             rows.append([label, f"{redis.median:.1f} µs", f"{workers.median:.1f} µs", rate(four)])
-    return _table(["", "Redis, a job", "worker processes, a job", "four cores would give, jobs/s"], rows)
+    return markdown(["", "Redis, a job", "worker processes, a job", "four cores would give, jobs/s"], rows)
 
 
 def ours(results: Results) -> str:
     """Return how the CPU time of one of our no-op jobs is divided."""
-    found = [results.spread("account", OURS, f"{part}_us", "default") for part in ("redis", "client", "ours", "task")]
+    found = [results.spread("account", OURS, f"{part}_us") for part in ("redis", "client", "ours", "task")]
     headings = ["Redis", "redis-py and the socket", "our Python", "the task and its count"]
-    return _table(headings, [[f"{spread.median:.1f} µs" if spread else "–" for spread in found]])
+    return markdown(headings, [[f"{spread.median:.1f} µs" if spread else "–" for spread in found]])
 
 
 def _show(scenario: str, figure: str) -> Callable[[float], str]:
     return next(
-        show for columns in TABLES.values() for _, where, what, show in columns if (where, what) == (scenario, figure)
+        (
+            show
+            for columns in TABLES.values()
+            for _, where, what, show in columns
+            if (where, what) == (scenario, figure)
+        ),
+        rate,
     )
 
 
@@ -171,7 +202,7 @@ def _cell(spread: Spread, show: Callable[[float], str]) -> str:
     return median if minimum == maximum else f"{median} ({minimum}–{maximum})"
 
 
-def _dash(results: Results, scenario: str, system: str, configuration: str, notes: list[str]) -> str:
+def dash(results: Results, scenario: str, system: str, configuration: str, notes: list[str]) -> str:
     """Return "–" with the number of its note, or nothing if another row of the system has the figure."""
     others = results.configurations(scenario, system)
     if configuration and others and configuration not in others:
@@ -182,7 +213,7 @@ def _dash(results: Results, scenario: str, system: str, configuration: str, note
     return f"– <sup>{notes.index(reason) + 1}</sup>"
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> str:
+def markdown(headings: list[str], rows: list[list[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines
