@@ -33,6 +33,8 @@ DELAYQ = {"REDIS": URL}
 
 CELERY_BROKER_URL = URL
 if TUNED:
+    # By default Celery closes the connection after each task, whatever Django's setting is.
+    CELERY_DB_REUSE_MAX = 1_000_000
     CELERY_TASK_IGNORE_RESULT = True
     CELERY_WORKER_PREFETCH_MULTIPLIER = 128
     CELERY_WORKER_DISABLE_RATE_LIMITS = True

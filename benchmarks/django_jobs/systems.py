@@ -25,7 +25,7 @@ SYSTEMS = {
     "celery": System(
         at_once="8 threads",
         new_user="`--pool threads --concurrency 8`",
-        tuned="prefetch multiplier 128, results ignored, no gossip, mingle, heartbeat or events",
+        tuned="CELERY_DB_REUSE_MAX, prefetch multiplier 128, results ignored, no gossip, mingle, heartbeat or events",
         on_commit="`delay_on_commit()`",
     ),
     "rq": System(
