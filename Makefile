@@ -10,7 +10,7 @@
 #   make format                   apply the formatting and the safe fixes of the style
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
 #   make bench                    compare a few figures with the fastest other systems, 5 minutes
-#   make bench-all                compare all figures with nine other systems, write docs/benchmarks.md; 90 minutes, on an idle machine
+#   make bench-all                compare all figures with nine other systems, write docs/benchmarks.md; 2 hours, on an idle machine
 #   make settings-page            write docs/settings.md from the help texts of the settings
 #   make clean                    remove what the targets above made
 #

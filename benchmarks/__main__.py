@@ -33,8 +33,9 @@ GROWTH = "growth"
 def main() -> None:
     """Measure, and report the results."""
     options = _options()
+    marks = options.marks.split(",") if options.marks else None
     if options.report:
-        return write_page(Results.read(options.report), only=options.marks and options.marks.split(","))
+        return write_page(Results.read(options.report), only=marks)
     if options.pin:
         # All processes of a measurement are children of this one, and inherit it.
         os.sched_setaffinity(0, {int(cpu) for cpu in options.pin.split(",")})
@@ -61,7 +62,10 @@ def main() -> None:
     finally:
         # Also report an interrupted run: each measurement is valid by itself.
         print(f"\n{path}")
-        (show if options.short else write_page)(results)
+        if options.short:
+            show(results)
+        else:
+            write_page(results, only=marks)
     return None
 
 
@@ -97,7 +101,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--more", type=Path, help="add rounds to this file of an earlier run")
     parser.add_argument("--report", type=Path, help="rewrite the page from this file, measure nothing")
-    parser.add_argument("--marks", help="with --report: rewrite only these marks of the page, comma-separated")
+    parser.add_argument("--marks", help="rewrite only these marks of the page, comma-separated")
     parser.add_argument("--pin", metavar="CPU", help="run everything on this CPU, or on these, comma-separated")
     return parser.parse_args()
 

@@ -29,7 +29,7 @@ class Sizes:
     #: Jobs that wait 0, 0.1, 1 and 10 ms.
     sleeps: tuple[int, int, int, int] = (20_000, 20_000, 10_000, 2_000)
     #: Jobs that use the ORM, and requests that write a row and enqueue one.
-    django_jobs: int = 5_000
+    django_jobs: int = 3_000
     django_requests: int = 3_000
 
 

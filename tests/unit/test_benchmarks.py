@@ -72,6 +72,45 @@ def test_the_page_gives_a_reason_for_a_missing_figure(results):
         assert f"</sup> {reason}" in page
 
 
+def test_the_page_names_every_row_in_which_a_peer_is_better_worst_first(results):
+    results.records.append(record("trips", "delayq", "default", p50_ms=2.0))
+    results.records.append(record("trips", "fast", "default", p50_ms=1.0))
+    results.records.append(record("enqueue", "delayq", "default", rate=900))
+    results.records.append(record("enqueue", "slow", "tuned", rate=1_000))
+    page = fill_in(PAGE.read_text(), results)
+    worst = "worst first: enqueue to start, idle: p50 (0.50 ×, Fast); enqueue one at a time (0.90 ×, Slow).**"
+    assert worst in page
+    assert "| enqueue one at a time | 900 | 1,000 (Slow) | **0.90 ×** |" in page
+
+
+def test_a_new_user_and_the_tuned_configuration_have_columns_of_their_own(results):
+    page = fill_in(PAGE.read_text(), results)
+    assert "| Slow | 400 | 2,000 |" in page
+    assert "| run, one worker process, new user | 50,000 | 10,000 (Fast) | **5.00 ×** |" in page
+
+
+def test_only_the_named_parts_of_the_page_are_rewritten_and_say_that_their_run_was_another(results):
+    results.content["sizes"]["jobs"] = 10
+    before = PAGE.read_text()
+    after = fill_in(before, results, only=["New user and tuned"])
+    assert "*A run of its own in small sizes, too small to compare: 2026-01-01 00:00 UTC, 3 rounds" in after
+    assert "| Slow | 400 | 2,000 |" in after
+    assert after.partition("## New user")[0] == before.partition("## New user")[0]
+    assert after.partition("## What")[2] == before.partition("## What")[2]
+
+
+def test_the_page_says_to_which_cpu_a_run_was_pinned(results):
+    assert "No process was pinned to a CPU." in fill_in(PAGE.read_text(), results)
+    results.content["machine"]["pinned"] = [1]
+    assert "were all pinned to CPU 1." in fill_in(PAGE.read_text(), results)
+
+
+def test_scenarios_of_few_systems_measure_only_these_a_django_project_in_both_kinds(results):
+    every = Selection(systems=["delayq", "slow", "fast"], tuned=True)
+    assert set(every.measurements(results, "django_run")) == {("delayq", "default"), ("delayq", "tuned")}
+    assert every.systems_of("sleeps") == ["delayq"]
+
+
 def test_each_peer_is_measured_in_its_default_and_tuned_configuration(results):
     every = Selection(systems=["delayq", "slow", "fast"])
     for scenario in ("enqueue", "trips", "lateness", "instant", "idle"):
@@ -102,6 +141,8 @@ def test_the_page_names_the_sizes_of_the_whole_run():
         f"{WHOLE.spread:,} jobs due evenly over {WHOLE.spread_seconds:.0f} s",
         f"{WHOLE.instant:,} jobs due in the same millisecond",
         f"{WHOLE.trips} times",
+        f"Each of {WHOLE.django_jobs:,} jobs",
+        f"handles {WHOLE.django_requests:,} requests",
     ):
         assert text in page
 
