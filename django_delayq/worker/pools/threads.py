@@ -77,6 +77,8 @@ class ThreadPool(Pool):
         super().__init__(size, recovery=recovery, queues=[self._queue])
         self._runner = runner or InThreadRunner()
         #: One item for each queued claim. A thread that gets an item and finds no claim waits for the next item.
+        # Refused: one thread that runs on, and wakes others only when it is held up (leader and followers). On two CPUs
+        # it made jobs without waits 3 to 8 % faster, and jobs that wait 0.1 ms 5 % slower.
         self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._seats: list[Seat] = []
         if ready:
