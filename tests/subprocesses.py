@@ -23,6 +23,10 @@ from django_delayq.store.keys import Keys
 ROOT = Path(__file__).resolve().parent.parent
 #: Seconds after which a wait fails.
 PATIENCE = 45.0
+#: Makes a process of a test print the stacks of its threads, each below a line that contains `_STACK`.
+STACKS, _STACK = signal.SIGUSR2, "(most recent call first):"
+#: Most characters of a process's output that a failed wait shows.
+_SHOWN = 12_000
 T = TypeVar("T")
 
 
@@ -92,6 +96,17 @@ class Command:
         """Whether it has not ended."""
         return self.process.poll() is None
 
+    def dump_stacks(self) -> None:
+        """Make the process print the stacks of all its threads, if it knows how and has not ended."""
+        with suppress(OSError):
+            caught = Path(f"/proc/{self.pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+            # Without a handler, the signal would end the process.
+            if int(caught, 16) >> (STACKS - 1) & 1:
+                printed = self.output.count(_STACK)
+                self.send(STACKS)
+                with suppress(AssertionError):
+                    until(lambda: self.output.count(_STACK) > printed, what="its stacks", patience=2)
+
     @property
     def stopped(self) -> bool:
         """Whether SIGSTOP has stopped it."""
@@ -156,7 +171,8 @@ class Processes:
     def configure(self, **delayq: Any) -> None:
         """Change DELAYQ in this process and in every process that starts later."""
         self._settings.DELAYQ = {**self._settings.DELAYQ, **delayq}
-        text = f"from tests.settings import *\nDELAYQ = {self._settings.DELAYQ!r}\nTASKS = {self._settings.TASKS!r}\n"
+        text = f"import faulthandler\nfaulthandler.register({int(STACKS)})\n"
+        text += f"from tests.settings import *\nDELAYQ = {self._settings.DELAYQ!r}\nTASKS = {self._settings.TASKS!r}\n"
         (self.folder / "process_settings.py").write_text(text)
 
     @property
@@ -269,8 +285,21 @@ class Processes:
 
     def _details(self) -> str:
         ledger = "\n".join(map(str, self.events()[-20:]))
-        logs = "\n".join(f"-- {' '.join(c.process.args[3:])}: {c.output[-2000:]}" for c in self._commands)
-        return f"The ledger ends with:\n{ledger}\n{logs}"
+        for command in self._commands:
+            command.dump_stacks()
+        logs = "\n".join(f"-- {' '.join(c.process.args[3:])}: {c.output[-_SHOWN:]}" for c in self._commands)
+        return f"The ledger ends with:\n{ledger}\nRedis has:\n{self._stored()}\n{logs}"
+
+    def _stored(self) -> str:
+        """Return the time of Redis, the small keys that say when something is due, and the number of keys' entries."""
+        with self.client() as client:
+            lines = [f"time {client.time()}, next promotion {client.get(self.keys('next_promotion'))!r}"]
+            lines.append(f"next due {client.zrange(self.keys('next_due'), 0, 9, withscores=True)}")
+            sizes = {"zset": client.zcard, "hash": client.hlen, "list": client.llen}
+            for key in sorted(client.keys(f"{self.keys('')}*")):
+                size = sizes.get(client.type(key).decode())
+                lines += [f"{key.decode()}: {size(key)}"] if size else []
+        return "\n".join(lines)
 
 
 def listeners(client: Redis) -> int:
