@@ -4,6 +4,13 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 ENDS = ("tests/integration/worker/pools/each_claim_ends",)
+ACTIVE, ACTIVE_THREADS = (
+    "worker/pools/active_threads.py",
+    (
+        "tests/unit/worker/test_active_threads.py",
+        "tests/integration/worker/pools/each_claim_ends/test_active_threads.py",
+    ),
+)
 LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/asyncio.py",
     "worker/pools/threads.py",
@@ -100,11 +107,41 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "                    seat.entry = None\n",
     ): ENDS,
     at(
-        "a late exception swallows the wake-up of the next claim",
-        THREADS,
-        "                    self._signals.put(None)\n",
-        "                    pass\n",
+        "a thread that an exception strikes counts as active for ever",
+        ACTIVE,
+        "        self.forget(seat)\n",
+        "",
     ): ENDS,
+    at(
+        "jobs that wait leave the other threads idle",
+        ACTIVE,
+        "if stuck or not IDLE <= busy <= PARALLEL:",
+        "if stuck:",
+    ): ACTIVE_THREADS,
+    at(
+        "a job that computes for long holds up the others",
+        ACTIVE,
+        "if stuck or not",
+        "if not",
+    ): ACTIVE_THREADS,
+    at(
+        "jobs that compute without the interpreter get fewer threads",
+        ACTIVE,
+        "if BUSY * elapsed <= cpu <= PARALLEL * elapsed and",
+        "if BUSY * elapsed <= cpu and",
+    ): ACTIVE_THREADS,
+    at(
+        "long jobs get fewer threads",
+        ACTIVE,
+        " and elapsed < SHORT * finished",
+        "",
+    ): ACTIVE_THREADS,
+    at(
+        "a thread that leaves does not see a claim that was queued meanwhile",
+        ACTIVE,
+        "self.forget(seat)\n        # After",
+        "self.forget(seat)\n        self._signals.get()\n        # After",
+    ): ACTIVE_THREADS,
     at(
         "a claim leaves the queue before a thread holds it",
         QUEUE,

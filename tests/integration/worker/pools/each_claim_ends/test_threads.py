@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.worker.pools import claim_queue, threads
+from django_delayq.worker.pools import active_threads, claim_queue, threads
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.threads import ThreadPool
 from tests.integration.worker.pools.each_claim_ends.pools import Ledger, Make, pause, quick, threads_of
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 #: Files in which the test raises an exception at every line.
-FILES = {claim_queue.__file__, threads.__file__}
+FILES = {active_threads.__file__, claim_queue.__file__, threads.__file__}
 
 
 class Late(BaseException):
