@@ -156,8 +156,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a ready job does not list its queue",
         PRELUDE,
-        "  list_queue(now, ready)\n",
+        "  if not listed then list_queue(now, ready) end\n",
         "",
+    ): (NAMES,),
+    at(
+        "a queue that is listed is never listed again",
+        PRELUDE,
+        "return listed and now - listed < 60000000",
+        "return listed",
     ): (NAMES,),
     at("empty queues are never removed", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
     at(

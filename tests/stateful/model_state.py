@@ -117,7 +117,8 @@ class ModelState:
     def _list_queue(self, queue: str) -> None:
         if queue not in self.queues:
             self._change_version()
-        self.queues[queue] = self.now
+        if self.now - self.queues.get(queue, 0) >= MINUTE_US:
+            self.queues[queue] = self.now
 
     def _use(self, queue: str) -> None:
         if queue in self.queues:

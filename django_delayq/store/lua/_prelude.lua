@@ -113,6 +113,13 @@ local function change_version(now)
   redis.call('SET', queues_version, (type(found) == 'string' and tonumber(found) or now) + 1)
 end
 
+-- Whether `queues` has the queue of `ready`, with a time of the last minute. An older time must be renewed: the name is
+-- removed after ten minutes without a job.
+local function is_listed(now, ready)
+  local listed = redis.call('ZSCORE', queues, queue_of(ready))
+  return listed and now - listed < 60000000
+end
+
 local function list_queue(now, ready)
   if redis.call('ZADD', queues, now, queue_of(ready)) == 1 then change_version(now) end
 end
@@ -127,21 +134,31 @@ local function index_due(scheduled)
   end
 end
 
--- put_ready() and put_scheduled() are the only two ways into a waiting place; both list the queue and notify.
+-- What follows each job that enters a `ready` or `scheduled`: the queue is listed, and workers or the dispatcher are
+-- notified. `first` is the earliest due time of the new jobs.
+local function announce_ready(now, ready, queue_notify, listed)
+  if not listed then list_queue(now, ready) end
+  notify_workers(queue_notify)
+end
+
+local function announce_scheduled(scheduled, first)
+  -- If the queue was not in the index (it is new, or its entry was lost), older jobs may be due before these.
+  if redis.call('ZADD', next_due, 'LT', first, queue_of(scheduled)) == 1 then index_due(scheduled) end
+  if first < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
+end
+
+-- put_ready() and put_scheduled() are the only two ways into a waiting place for several jobs.
 -- `entries` = score, member, score, member … (at most 500 pairs).
 local function put_ready(now, ready, queue_notify, entries)
   redis.call('ZADD', ready, unpack(entries))
-  list_queue(now, ready)
-  notify_workers(queue_notify)
+  announce_ready(now, ready, queue_notify, is_listed(now, ready))
 end
 
 local function put_scheduled(scheduled, entries)
   redis.call('ZADD', scheduled, unpack(entries))
   local first = entries[1]
   for i = 3, #entries, 2 do first = math.min(first, entries[i]) end
-  -- If the queue was not in the index (it is new, or its entry was lost), older jobs may be due before these.
-  if redis.call('ZADD', next_due, 'LT', first, queue_of(scheduled)) == 1 then index_due(scheduled) end
-  if first < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
+  announce_scheduled(scheduled, first)
 end
 
 -- The first of the given places that holds a job, and its score there; nothing if the job waits in none of them.

@@ -76,6 +76,10 @@ class PrefetchPolicy:
         self._sharing.append(self)
         #: Average seconds of a run; None before the first.
         self._average: float | None = None
+        #: Claims to hold: 50 ms of work, 1 to 128.
+        self.target = size
+        #: Number of claims left at which to request more, before the pool is idle. Read at the end of each job.
+        self.refill_at = self._refill_at()
         #: Number of claims in the request in flight.
         self.requested = 0
         #: The worker wants more claims.
@@ -88,6 +92,7 @@ class PrefetchPolicy:
         for run_us in runs_us:
             seconds = run_us / 1_000_000
             self._average = seconds if self._average is None else self._average + _WEIGHT * (seconds - self._average)
+        self._update_target()
 
     def back_off(self) -> None:
         """Stop prefetching until short runs are measured again: claims waited too long and were released.
@@ -96,18 +101,7 @@ class PrefetchPolicy:
         """
         for each in self._sharing:
             each._average = max(each._average or 0.0, _UNKNOWN)
-
-    @property
-    def target(self) -> int:
-        """Claims to hold: 50 ms of work, 1 to 128."""
-        if self._average is None:
-            return self._size
-        return max(1, min(_MAX_HELD, int(self._size * _PREFETCH / max(self._average, 1e-6))))
-
-    @property
-    def refill_at(self) -> int:
-        """Number of claims left at which to request more, before the pool is idle."""
-        return max(self.target // 4, self.target - MAX_CLAIMS)
+            each._update_target()
 
     @property
     def contenders(self) -> int:
@@ -134,6 +128,14 @@ class PrefetchPolicy:
             target=self.target,
             low=self.refill_at,
         )
+
+    def _update_target(self) -> None:
+        if self._average is not None:
+            self.target = max(1, min(_MAX_HELD, int(self._size * _PREFETCH / max(self._average, 1e-6))))
+            self.refill_at = self._refill_at()
+
+    def _refill_at(self) -> int:
+        return max(self.target // 4, self.target - MAX_CLAIMS)
 
     def _wait(self) -> float:
         # Long jobs keep their slots, so claims wait for the other slots.

@@ -64,6 +64,20 @@ def test_an_empty_queue_is_removed_with_its_notification_after_ten_minutes(
     assert not apis.client.exists(apis.keys.notify("mail"))
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_queue_that_gets_a_job_from_time_to_time_stays_listed(
+    apis: ShardApis, dispatcher: Dispatcher, jobs: int
+) -> None:
+    for _ in range(4):
+        apis.clock.advance(8 * MINUTE)
+        drafts = [apis.draft(queue="mail") for _ in range(jobs)]
+        apis.enqueue(*drafts)
+        for draft in drafts:
+            apis.operations.cancel(draft.job.raw_id)
+        step(dispatcher)
+        assert served(apis) == ["mail"]
+
+
 @pytest.mark.parametrize("place", ["ready", "scheduled", "claimed"])
 def test_a_queue_with_a_job_stays_listed(apis: ShardApis, dispatcher: Dispatcher, place: str) -> None:
     apis.add(queue="mail", delay=DAY if place == "scheduled" else None)
