@@ -25,7 +25,10 @@ from benchmarks.venvs import NoVenv, python_of, versions
 #: The scenarios of `make bench`, in small sizes.
 SHORT_SCENARIOS = ("enqueue", "bulk", "drain", "account", "trips", "lateness")
 #: The scenarios that every round repeats; the others measure steady states once.
-ROUNDS = ("enqueue", "bulk", "drain", "drain_two", "account", "trips", "lateness", "instant", "django_run")
+ROUNDS = (
+    *("enqueue", "bulk", "drain", "drain_write", "drain_two", "account", "trips", "lateness", "instant"),
+    "django_run",
+)
 #: Measures this project alone, at several sizes (`growth.py`).
 GROWTH = "growth"
 

@@ -38,6 +38,11 @@ def drain(system: str, configuration: str, sizes: Sizes, *, processes: int = 1) 
     return _drain(system, configuration, sizes.jobs, sizes, task="noop", processes=processes)
 
 
+def drain_write(system: str, configuration: str, sizes: Sizes) -> Figures:
+    """Run jobs that each append 16 bytes to a file."""
+    return _drain(system, configuration, sizes.jobs, sizes, task="write")
+
+
 def drain_two(system: str, configuration: str, sizes: Sizes) -> Figures:
     """Run no-op jobs by two worker processes."""
     return drain(system, configuration, sizes, processes=2)
@@ -189,6 +194,7 @@ SCENARIOS: dict[str, Callable[[str, str, Sizes], Figures]] = {
     "enqueue": enqueue,
     "bulk": bulk,
     "drain": drain,
+    "drain_write": drain_write,
     "drain_two": drain_two,
     "account": account,
     "trips": trips,

@@ -15,7 +15,7 @@ CONTENDERS: dict[str, Sequence[str]] = {
     "drain": (FLOOR, "huey", "dramatiq", "django_q2", "taskiq"),
     "drain_two": ("huey", "dramatiq", "django_q2", "taskiq"),
     "trips": (FLOOR, "huey", "taskiq", "celery"),
-    "lateness": ("celery",),
+    "lateness": (FLOOR, "celery"),
     "instant": ("celery", "huey"),
     "idle": ("celery", "huey"),
     "waiting": ("huey",),
@@ -26,6 +26,7 @@ CONTENDERS: dict[str, Sequence[str]] = {
 ONLY: dict[str, Sequence[str]] = {
     "account": (OURS,),
     "growth": (OURS,),
+    "drain_write": (OURS, "celery", "rq", "huey", "dramatiq", "django_q2"),
     "sleeps": (OURS, "dramatiq"),
     "django_run": tuple(SYSTEMS),
     "django_requests": tuple(SYSTEMS),
@@ -76,7 +77,7 @@ class Selection:
         ]
         if self.tuned and "tuned" in fast:
             fast.remove("default")
-        if scenario == "drain":
+        if scenario in ("drain", "drain_write"):
             return _worth_repeating(results, scenario, system, fast)
         if scenario == "drain_two":
             best = results.spread("drain", system, "rate")

@@ -21,13 +21,14 @@ from django_delayq import delayed_task, enqueue_many
 
 NAME = "django_delayq"
 CONFIGURATIONS = {
-    "default": "run_worker, 8 threads; run_dispatcher; a log line for each job",
-    "tuned": "log level WARNING, else as default",
+    "default": "run_worker, 8 threads; run_dispatcher",
+    "tuned": "log level WARNING, bulk calls by on_progress, else as default",
     "asyncio": "run_worker --pool asyncio --concurrency 100, else as tuned",
 }
 UNSUPPORTED: dict[str, str] = {}
 WAIT_CONFIGURATIONS = {"threads": "tuned", "asyncio": "asyncio"}
 ASYNCIO = os.environ["BENCH_CONFIGURATION"] == "asyncio"
+DEFAULT = os.environ["BENCH_CONFIGURATION"] == "default"
 
 
 async def noop(number: int, text: str, mapping: dict[str, Any]) -> None:
@@ -55,14 +56,16 @@ def send(task: str, number: int, at_us: int | None) -> None:
 
 
 def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
-    """Enqueue jobs in bulk, as a stream: `on_progress` sends each batch while the next one is made."""
+    """Enqueue jobs in bulk: by default a list; tuned a stream, which sends each batch while the next one is made."""
+    how: dict[str, Any] = {} if DEFAULT else {"on_progress": lambda _: None}
     if jobs[0][1] is None:
-        TASKS[task].enqueue_many(((number, *work.PAYLOAD) for number, _ in jobs), on_progress=lambda _: None)
+        arguments = ((number, *work.PAYLOAD) for number, _ in jobs)
+        TASKS[task].enqueue_many(list(arguments) if DEFAULT else arguments, **how)
     else:
         handles = (
             TASKS[task].at(work.to_datetime(at_us)).job(number, *work.PAYLOAD) for number, at_us in jobs if at_us
         )
-        enqueue_many(handles, on_progress=lambda _: None)
+        enqueue_many(list(handles) if DEFAULT else handles, **how)
 
 
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:

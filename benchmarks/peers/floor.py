@@ -1,7 +1,8 @@
 """Floors: loops of nothing but redis-py and the task, which show what the machine allows.
 
 One by one: a blocking move from the ready list to a running list, the run, the removal. Batches: one script removes the
-finished jobs from the leases and claims the next ones, with their bodies: the minimum of any queue with leases.
+finished jobs from the leases and claims the next ones, with their bodies: the minimum of any queue with leases. Delayed
+jobs: one script takes what is due and returns when the next one is; the loop sleeps until then and runs the jobs.
 """
 
 import json
@@ -22,7 +23,7 @@ CONFIGURATIONS = {
     "batch 64": "the same, 64 jobs a round trip",
 }
 _NOT = "a loop, not a queue"
-UNSUPPORTED = dict.fromkeys(("lateness", "instant", "idle", "waiting", "waits_threads", "waits_asyncio"), _NOT)
+UNSUPPORTED = dict.fromkeys(("instant", "idle", "waiting", "waits_threads", "waits_asyncio"), _NOT)
 WAIT_CONFIGURATIONS: dict[str, str] = {}
 BATCH = int(os.environ["BENCH_CONFIGURATION"].removeprefix("batch ").replace("default", "0"))
 
@@ -36,13 +37,23 @@ for _, id in ipairs(ids) do redis.call('ZADD', KEYS[2], ARGV[2], id) end
 return {ids, redis.call('HMGET', KEYS[3], unpack(ids))}
 """
 
+TAKE_DUE = """
+local due = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE')
+if due[1] then redis.call('ZREM', KEYS[1], unpack(due)) end
+return {redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2] or 0, due}
+"""
+#: Seconds between two looks for delayed jobs that are due earlier than those known.
+LOOK = 0.01
+
 client: Any = Redis.from_url(os.environ["BENCH_URL"])
 
 
 def send(task: str, number: int, at_us: int | None) -> None:
     """Push one job."""
     body = json.dumps([task, number, *work.PAYLOAD])
-    if BATCH:
+    if at_us is not None:
+        client.zadd("scheduled", {body: at_us})
+    elif BATCH:
         client.pipeline(transaction=False).hset("bodies", number, body).rpush("ready", number).execute()
     else:
         client.rpush("ready", body)
@@ -51,8 +62,11 @@ def send(task: str, number: int, at_us: int | None) -> None:
 def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
     """Push jobs in pipelines of 500 commands."""
     for first in range(0, len(jobs), 500):
-        bodies = {number: json.dumps([task, number, *work.PAYLOAD]) for number, _ in jobs[first : first + 500]}
-        if BATCH:
+        batch = jobs[first : first + 500]
+        bodies = {number: json.dumps([task, number, *work.PAYLOAD]) for number, _ in batch}
+        if batch[0][1] is not None:
+            client.zadd("scheduled", {bodies[number]: at_us for number, at_us in batch})
+        elif BATCH:
             client.pipeline(transaction=False).hset("bodies", mapping=bodies).rpush("ready", *bodies).execute()
         else:
             client.rpush("ready", *bodies.values())
@@ -60,7 +74,8 @@ def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
 
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the commands."""
-    return [[sys.executable, "-m", "benchmarks.peers.floor"] for _ in range(processes)]
+    command = [sys.executable, "-m", "benchmarks.peers.floor"]
+    return [*(command for _ in range(processes)), [*command, "delayed"]]
 
 
 def _run(body: bytes) -> None:
@@ -70,7 +85,7 @@ def _run(body: bytes) -> None:
 
 def _one_by_one() -> None:
     while True:
-        body = client.blmove("ready", "running", 10, "LEFT", "RIGHT")
+        body = client.blmove("ready", "running", 2, "LEFT", "RIGHT")
         if body is not None:
             _run(body)
             client.lrem("running", 1, body)
@@ -87,5 +102,18 @@ def _in_batches() -> None:
             _run(body)
 
 
+def _delayed() -> None:
+    take_due = client.register_script(TAKE_DUE)
+    while True:
+        next_us, bodies = take_due(keys=["scheduled"], args=[time.time_ns() // 1_000])
+        for body in bodies:
+            _run(body)
+        wait = int(next_us) / 1e6 - time.time() if int(next_us) else LOOK
+        time.sleep(max(0.0, min(wait, LOOK)))
+
+
 if __name__ == "__main__":
-    _in_batches() if BATCH else _one_by_one()
+    if sys.argv[1:]:
+        _delayed()
+    else:
+        _in_batches() if BATCH else _one_by_one()

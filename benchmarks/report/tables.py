@@ -36,6 +36,7 @@ def share(value: float) -> str:
 TABLES: dict[str, Sequence[Column]] = {
     "Running": (
         ("one worker process, jobs/s", "drain", "rate", rate),
+        ("the same, each job writes to a file", "drain_write", "rate", rate),
         ("two worker processes, jobs/s", "drain_two", "rate", rate),
     ),
     "Enqueueing": (
@@ -84,15 +85,19 @@ FEW = ("Jobs that wait, 8 threads",)
 HEADLINE = (
     ("run, one worker process", "drain", "rate", None),
     ("run, one worker process, new user", "drain", "rate", "default"),
+    ("run jobs that write to a file", "drain_write", "rate", None),
+    ("run jobs that write to a file, new user", "drain_write", "rate", "default"),
     ("run, two worker processes", "drain_two", "rate", None),
     ("run jobs of a Django project", "django_run", "rate", None),
     ("run jobs of a Django project, new user", "django_run", "rate", "default"),
     ("enqueue one at a time", "enqueue", "rate", None),
     ("enqueue in bulk", "bulk", "rate", None),
+    ("enqueue in bulk, new user", "bulk", "rate", "default"),
     ("requests a second that enqueue at the commit", "django_requests", "rate", None),
     ("start − due, spread: p50", "lateness", "p50_ms", None),
     ("start − due, spread: p99", "lateness", "p99_ms", None),
     ("all due at one instant: last start", "instant", "last_ms", None),
+    ("all due at one instant: last start, new user", "instant", "last_ms", "default"),
     ("enqueue to start, idle: p50", "trips", "p50_ms", None),
     ("requests a second, idle", "idle", "requests", None),
     ("bytes of a waiting job", "waiting", "bytes", None),
