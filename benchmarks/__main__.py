@@ -36,9 +36,8 @@ GROWTH = "growth"
 def main() -> None:
     """Measure, and report the results."""
     options = _options()
-    marks = options.marks.split(",") if options.marks else None
     if options.report:
-        return write_page(Results.read(options.report), only=marks)
+        return write_page(Results.read(options.report), only=options.marks)
     if options.pin:
         # All processes of a measurement are children of this one, and inherit it.
         os.sched_setaffinity(0, {int(cpu) for cpu in options.pin.split(",")})
@@ -68,7 +67,7 @@ def main() -> None:
         if options.short:
             show(results)
         else:
-            write_page(results, only=marks)
+            write_page(results, only=options.marks)
     return None
 
 
@@ -104,7 +103,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--more", type=Path, help="add rounds to this file of an earlier run")
     parser.add_argument("--report", type=Path, help="rewrite the page from this file, measure nothing")
-    parser.add_argument("--marks", help="rewrite only these marks of the page, comma-separated")
+    parser.add_argument("--marks", nargs="+", metavar="MARK", help="rewrite only these marks of the page")
     parser.add_argument("--pin", metavar="CPU", help="run everything on this CPU, or on these, comma-separated")
     return parser.parse_args()
 
