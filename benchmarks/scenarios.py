@@ -5,7 +5,6 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from benchmarks.django_jobs.scenarios import django_requests, django_run
 from benchmarks.results import OURS
@@ -34,7 +33,7 @@ def bulk(system: str, configuration: str, sizes: Sizes) -> Figures:
 
 
 def drain(system: str, configuration: str, sizes: Sizes, *, processes: int = 1) -> Figures:
-    """Run no-op jobs that are all in Redis when the workers begin."""
+    """Run no-op jobs that were enqueued while the workers were suspended."""
     return _drain(system, configuration, sizes.jobs, sizes, task="noop", processes=processes)
 
 
@@ -58,8 +57,16 @@ def waits_asyncio(system: str, configuration: str, sizes: Sizes) -> Figures:
     return _drain(system, configuration, sizes.waits_asyncio, sizes, task="wait", concurrency=100)
 
 
-def _drain(system: str, configuration: str, jobs: int, sizes: Sizes, **how: Any) -> Figures:
-    task, concurrency, processes = how["task"], how.get("concurrency"), how.get("processes", 1)
+def _drain(
+    system: str,
+    configuration: str,
+    jobs: int,
+    sizes: Sizes,
+    *,
+    task: str,
+    processes: int = 1,
+    concurrency: int | None = None,
+) -> Figures:
     with running_trial(system, configuration, jobs=jobs) as trial:
         trial.start_workers(processes=processes, concurrency=concurrency, task=task)
         return trial.drain(task, jobs, limit=sizes.limit)

@@ -18,7 +18,7 @@ class System:
 SYSTEMS = {
     "delayq": System(
         at_once="8 threads",
-        new_user="run_worker, run_dispatcher; a log line for each job",
+        new_user="run_worker, run_dispatcher; up to ten log lines of jobs a second",
         tuned="log level WARNING",
         on_commit="`enqueue()`",
     ),

@@ -21,7 +21,7 @@ DATABASES = {
     }
 }
 if os.environ["BENCH_CONFIGURATION"] != "default":
-    # `run_worker` prints a line for each job. A new user has these lines in each system that prints them.
+    # By default each system prints what a new user sees: `run_worker`, up to ten lines of jobs a second.
     LOGGING = {
         "version": 1,
         "disable_existing_loggers": False,

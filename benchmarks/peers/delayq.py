@@ -56,16 +56,16 @@ def send(task: str, number: int, at_us: int | None) -> None:
 
 
 def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
-    """Enqueue jobs in bulk: by default a list; tuned a stream, which sends each batch while the next one is made."""
-    how: dict[str, Any] = {} if DEFAULT else {"on_progress": lambda _: None}
+    """Enqueue jobs in bulk. By default they are a list. Otherwise each batch is sent while the next one is made."""
+    options: dict[str, Any] = {} if DEFAULT else {"on_progress": lambda _: None}
     if jobs[0][1] is None:
         arguments = ((number, *work.PAYLOAD) for number, _ in jobs)
-        TASKS[task].enqueue_many(list(arguments) if DEFAULT else arguments, **how)
+        TASKS[task].enqueue_many(list(arguments) if DEFAULT else arguments, **options)
     else:
         handles = (
             TASKS[task].at(work.to_datetime(at_us)).job(number, *work.PAYLOAD) for number, at_us in jobs if at_us
         )
-        enqueue_many(list(handles) if DEFAULT else handles, **how)
+        enqueue_many(list(handles) if DEFAULT else handles, **options)
 
 
 def workers(processes: int, concurrency: int | None) -> list[list[str]]:

@@ -36,7 +36,7 @@ def share(value: float) -> str:
 TABLES: dict[str, Sequence[Column]] = {
     "Running": (
         ("one worker process, jobs/s", "drain", "rate", rate),
-        ("the same, each job writes to a file", "drain_write", "rate", rate),
+        ("the same, each job makes a system call", "drain_write", "rate", rate),
         ("two worker processes, jobs/s", "drain_two", "rate", rate),
     ),
     "Enqueueing": (
@@ -85,8 +85,8 @@ FEW = ("Jobs that wait, 8 threads",)
 HEADLINE = (
     ("run, one worker process", "drain", "rate", None),
     ("run, one worker process, new user", "drain", "rate", "default"),
-    ("run jobs that write to a file", "drain_write", "rate", None),
-    ("run jobs that write to a file, new user", "drain_write", "rate", "default"),
+    ("run jobs of one system call", "drain_write", "rate", None),
+    ("run jobs of one system call, new user", "drain_write", "rate", "default"),
     ("run, two worker processes", "drain_two", "rate", None),
     ("run jobs of a Django project", "django_run", "rate", None),
     ("run jobs of a Django project, new user", "django_run", "rate", "default"),

@@ -115,7 +115,12 @@ class LeaseConfig:
 class WorkerConfig(LeaseConfig):
     """Settings of workers."""
 
-    concurrency: int = setting(8, integer(1, 10_000), "Jobs that a worker runs at once.", option=True)
+    concurrency: int = setting(
+        8,
+        integer(1, 10_000),
+        "Most jobs that a worker runs at once. Short jobs run on fewer threads, while these keep the GIL busy.",
+        option=True,
+    )
     grace_us: int = setting(
         25 * SECOND_US, duration(maximum_us=DAY_US), "Time for running jobs to end after their worker was stopped."
     )

@@ -26,6 +26,7 @@ _LOG_AGAIN = 60.0
 #: Seconds that emissions may delay the end of a process.
 _FLUSH_TIMEOUT = 10.0
 
+#: Sends the signals and writes the log line of one settled attempt, or the count of the done log.
 Emission = Callable[[], object]
 Emit = Callable[[Iterable[Emission]], None]
 
@@ -60,10 +61,11 @@ class Emitter:
             self._start_thread()
             self._changed.notify_all()
 
-    def emit_at(self, moment: float, emission: Emission) -> None:
-        """Queue an emission at that time.monotonic(), or when the process ends, before those that wait then.
+    def set_timed_emission(self, moment: float, emission: Emission) -> None:
+        """Set the timed emission, which joins the queue first in line at time.monotonic() `moment`, or in `flush()`.
 
-        It replaces the one whose moment has not come. Never blocks; called in any thread.
+        There is one for the process, that of the done log. It replaces the last one that has not joined the queue.
+        Never blocks. Called in any thread.
         """
         with self._changed:
             self._timed = moment, emission

@@ -55,42 +55,42 @@ class Enqueue:
     def prepare(self, unsent: Sequence[UnsentJob]) -> "EnqueueCall":
         """Return the call that stores up to 250 jobs, not sent yet."""
         now = self._shard.clock.steady()
-        remaining = [_remaining_us(item, now) for item in unsent]
+        each_remaining_us = [_remaining_us(item, now) for item in unsent]
         if len(unsent) == 1 and unsent[0].job.key is None:
-            call = self.enqueue_one(unsent[0], remaining[0])
+            call = self.enqueue_one(unsent[0], each_remaining_us[0])
         else:
-            call = self._prepare_batch(unsent, remaining)
-        return EnqueueCall(call, unsent, remaining)
+            call = self._prepare_batch(unsent, each_remaining_us)
+        return EnqueueCall(call, unsent, each_remaining_us)
 
-    def enqueue_one(self, item: UnsentJob, left: int | None) -> ScriptCall:
-        """Return the call that stores one job without a unique key; `left` is what remains of its delay, in µs."""
+    def enqueue_one(self, item: UnsentJob, remaining_us: int | None) -> ScriptCall:
+        """Return the call that stores one job without a unique key, not sent yet. `prepare()` chooses it."""
         job = item.job
-        args = [self._head_start, job.member, *self._due_and_body(item, left)]
+        args = [self._head_start, job.member, *self._due_and_body(item, remaining_us)]
         return self._shard.call(_ENQUEUE_ONE, args, queue=job.queue)
 
-    def _prepare_batch(self, unsent: Sequence[UnsentJob], remaining: Sequence[int | None]) -> ScriptCall:
+    def _prepare_batch(self, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> ScriptCall:
         queues = list(dict.fromkeys(item.job.queue for item in unsent))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         more_keys = [key for queue in queues for key in self._shard.keys.of_queue(queue)]
         args: list[Part] = [self._head_start]
-        for item, left in zip(unsent, remaining, strict=True):
+        for item, remaining_us in zip(unsent, each_remaining_us, strict=True):
             job = item.job
-            args += (job.member, numbers[job.queue], *self._due_and_body(item, left))
+            args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
-    def _due_and_body(self, item: UnsentJob, left: int | None) -> tuple[Part, bytes]:
+    def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:
         """Return the due time and the body of a job as the scripts take them."""
         job, body, shard = item.job, item.body, self._shard
         if job.expiry is not None:
             now_us = estimated_us(shard.clock)
-            due_us = now_us + (left or 0) if item.due_us is None else item.due_us
+            due_us = now_us + (remaining_us or 0) if item.due_us is None else item.due_us
             body = with_due(body, max(now_us, due_us))
         if shard.cipher.on:
             body = encrypt(body, raw_id=job.raw_id, cipher=shard.cipher)
-        due: Part = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
+        due: Part = item.due_us if item.due_us is not None else "" if remaining_us is None else f"+{remaining_us}"
         # Signed as late as this: the flags and the due time of an unsent job may still change.
         return due, shard.signer.sign(job.raw_id, body)
 
@@ -98,8 +98,8 @@ class Enqueue:
 class EnqueueCall:
     """One call that stores all of its jobs or none. Safe to repeat: a job whose id is known is skipped."""
 
-    def __init__(self, call: ScriptCall, unsent: Sequence[UnsentJob], remaining: Sequence[int | None]) -> None:
-        self._call, self._unsent, self._remaining = call, unsent, remaining
+    def __init__(self, call: ScriptCall, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> None:
+        self._call, self._unsent, self._each_remaining_us = call, unsent, each_remaining_us
 
     # Error reports show the frames of redis-py, so bodies are hidden here, also of jobs that wait for the commit.
     @sensitive_variables()
@@ -116,7 +116,10 @@ class EnqueueCall:
         now_us, *held = self._call.result()
         return EnqueueResult(
             now_us=now_us,
-            due_us=[_due_us(item, left, now_us) for item, left in zip(self._unsent, self._remaining, strict=True)],
+            due_us=[
+                _due_us(item, remaining_us, now_us)
+                for item, remaining_us in zip(self._unsent, self._each_remaining_us, strict=True)
+            ],
             held={number: holder[:12] for number, holder in zip(held[::2], held[1::2], strict=True)} if held else {},
         )
 
@@ -132,8 +135,8 @@ def _remaining_us(item: UnsentJob, now: float) -> int | None:
     return item.delay_us - int((now - item.called_at) * SECOND_US)
 
 
-def _due_us(item: UnsentJob, left: int | None, now_us: int) -> int:
+def _due_us(item: UnsentJob, remaining_us: int | None, now_us: int) -> int:
     """Return the due time as the script computes it: not in the past, and not after the latest."""
     if item.due_us is None:
-        return min(LATEST_US, now_us + left) if left and left > 0 else now_us
+        return min(LATEST_US, now_us + remaining_us) if remaining_us and remaining_us > 0 else now_us
     return max(now_us, min(LATEST_US, item.due_us))

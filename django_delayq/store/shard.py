@@ -67,8 +67,8 @@ class Shard:
     ) -> ScriptCall:
         """Return the call of a script, not sent yet; the clock is put before `args`.
 
-        The keys that the script names are those of the `queue`, of `named_keys`, and of the catalogue. `named_keys`
-        that the script does not name are ignored. `more_keys` follow.
+        Each key that the script names is looked up in `named_keys`, then in the keys of `queue`, then in the catalogue.
+        `named_keys` that the script does not name are ignored. `more_keys` follow.
         """
         fixed_keys: tuple[str, ...] = ()
         if named_keys:
@@ -117,7 +117,7 @@ class Shard:
         self.run(_NOTIFY, [], more_keys=[key for queue in queues for key in self.keys.served(queue)])
 
     def read_queues(self) -> list[str]:
-        """Return the names of all queues that have jobs or had some in the last ten minutes; sorted."""
+        """Return the names of all queues that have jobs or had some in the last nine minutes; sorted."""
         return self._read_names("ZUNION", 2, self.keys("queues"), self.keys("next_due"))
 
     def read_served_queues(self) -> list[str]:
@@ -133,6 +133,7 @@ class Shard:
         return f"{self.config.redis.display_url} shard {self.index}"
 
 
+# Cached for each script and queue: a process calls few scripts and names few queues.
 @lru_cache(maxsize=4096)
 def _fixed_keys(keys: Keys, names: tuple[str, ...], queue: str | None) -> tuple[str, ...]:
     named = {} if queue is None else keys.named(queue)

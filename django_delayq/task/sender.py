@@ -48,10 +48,10 @@ def send(handles: Sequence[JobHandle]) -> int:
 
 
 def _send_one(handle: JobHandle) -> None:
-    """Send one job without a `Sender`: there is nothing to do while it is in flight, and it costs 12 µs of the CPU."""
+    """Send one job. A `Sender` would cost 12 µs more CPU time, and nothing else is made while one job is in flight."""
     draft = handle.draft
-    if draft is None:
-        return
+    # `send()` has checked it.
+    assert draft is not None
     try:
         batch = Batch(handle.backend, draft.job.shard, [handle])
         try:

@@ -1,4 +1,4 @@
-"""Done log: which done jobs have a log line of their own. The others are counted, and one line a second says how many.
+"""Done log: which done jobs have log lines of their own. One line a second has the number of the others.
 
 A line costs as much as the rest of a short job. So a worker's terminal shows every job while they are few. Handlers of
 the project get a line for every job.
@@ -16,9 +16,9 @@ from django_delayq.clock import SECOND_US
 from django_delayq.logs import TerminalHandler, logger
 from django_delayq.processes.emitter import Emission, emitter
 
-#: Done jobs of a process with lines of their own, in a second.
+#: Most lines of done jobs in a second, for the whole process.
 _LINES = 10
-#: µs in the code from which on a job has its own line, however many there are.
+#: A job that ran for this many µs or more always has its own line.
 _SLOW_US = SECOND_US
 
 
@@ -28,24 +28,24 @@ class DoneLog:
     def __init__(
         self,
         *,
-        emit_at: Callable[[float, Emission], None] = emitter.emit_at,
+        set_timed_emission: Callable[[float, Emission], None] = emitter.set_timed_emission,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._emit_at = emit_at
+        self._set_timed_emission = set_timed_emission
         self._clock = clock
         self._lock = threading.Lock()
         self._second_ends = -inf
         self._lines_left = 0
         self._has_all_lines = False
-        #: The times in the code, in µs, of the jobs that no line has named or counted, and when the first was added.
+        #: Run times, in µs, of the jobs that no line has named or counted yet; and when the first of them was added.
         self._run_us: list[int] = []
         self._since = 0.0
 
     @contextmanager
     def choosing(self) -> Iterator[Callable[[int], bool]]:
-        """Yield what returns whether a done job that ran so many µs has its own line, and counts it if not.
+        """Yield a function that takes the run time of a done job, in µs, and returns whether the job has its own line.
 
-        Holds a lock during the `with` block, which saves one for each job.
+        It counts the other jobs. The lock is held during the whole `with` block: once for all jobs of an exchange.
         """
         if not logger.isEnabledFor(logging.INFO):
             yield _no_line
@@ -54,15 +54,15 @@ class DoneLog:
             now, was_empty = self._clock(), not self._run_us
             if is_new := now >= self._second_ends:
                 self._second_ends, self._lines_left = now + 1.0, _LINES
-            self._has_all_lines = logger.isEnabledFor(logging.DEBUG) or _project_listens()
+            self._has_all_lines = logger.isEnabledFor(logging.DEBUG) or _project_logs_info()
             try:
                 yield self._has_line
             finally:
                 if was_empty:
                     self._since = now
-                # Again in each second: an exception that hit the emitter's thread may have cost the last one.
+                # In each second again: an exception raised in the emitter's thread may have lost the last emission.
                 if self._run_us and (was_empty or is_new):
-                    self._emit_at(self._second_ends, self._sum_up)
+                    self._set_timed_emission(self._second_ends, self._sum_up)
 
     def _has_line(self, run_us: int) -> bool:
         if self._has_all_lines or run_us >= _SLOW_US:
@@ -91,8 +91,8 @@ def _no_line(run_us: int) -> bool:
     return False
 
 
-def _project_listens() -> bool:
-    """Whether a handler of the project takes records of level INFO."""
+def _project_logs_info() -> bool:
+    """Return whether a handler of the project takes records of level INFO."""
     each: logging.Logger | None = logger.logger
     while each is not None:
         for handler in each.handlers:

@@ -121,10 +121,11 @@ def emit_all(
             elif decision.action is not Action.RELEASE:
                 if name := _counter(decision, outcome):
                     _count(claim, outcome, name, metrics)
-                # Most jobs are done. An emission of each would cost as much as the rest of a short job.
-                logs = outcome.kind is not OutcomeKind.SUCCEEDED or has_line(outcome.run_us)
-                if logs or has_receiver or (claim.job and claim.job.kind.has_hooks):
-                    emissions.append(partial(_emit, settlement, outcome, logs=logs))
+                # Most attempts succeed, and nobody receives their signals. An emission of each would cost as much as
+                # the rest of a short job.
+                has_own_line = outcome.kind is not OutcomeKind.SUCCEEDED or has_line(outcome.run_us)
+                if has_own_line or has_receiver or (claim.job and claim.job.kind.has_hooks):
+                    emissions.append(partial(_emit, settlement, outcome, has_own_line=has_own_line))
     if emissions:
         emit(emissions)
 
@@ -148,7 +149,7 @@ def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:
     logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.kind, extra=fields)
 
 
-def _emit(settlement: Settlement, outcome: Outcome, *, logs: bool) -> None:
+def _emit(settlement: Settlement, outcome: Outcome, *, has_own_line: bool) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
@@ -157,7 +158,7 @@ def _emit(settlement: Settlement, outcome: Outcome, *, logs: bool) -> None:
         announce(job_expired, task, job_id=claim.id, job=claim.job)
     elif outcome.kind is not OutcomeKind.EXPIRED:
         facts_of_end = {**facts, "outcome": outcome, "decision": decision}
-        if logs:
+        if has_own_line:
             announce(job_finished, task, error=error, **facts_of_end)
         else:
             send(job_finished, task, **facts_of_end)

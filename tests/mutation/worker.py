@@ -330,14 +330,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a handler of the project gets a sum instead of lines",
         "worker/done_log.py",
-        " or _project_listens()",
+        " or _project_logs_info()",
         "",
     ): (DONE_LOG, DONE_LINES),
     at(
         "a receiver misses the jobs without a line",
         "worker/settlement.py",
-        "if logs or has_receiver or",
-        "if logs or",
+        "if has_own_line or has_receiver or",
+        "if has_own_line or",
     ): (DONE_LOG, DONE_LINES),
     at(
         "a forked process inherits the count of done jobs and its lock",

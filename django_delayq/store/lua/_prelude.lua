@@ -3,8 +3,8 @@
 --   function that the script does not use.
 --
 -- Two rules hold for every script that writes:
--- 1. Type checks: a script reads each key that it will write (ZCARD, HLEN, GET) before its first write. If somebody
---    gave the key another type, the script fails before it changes anything.
+-- 1. Type checks: before its first write, a script reads each key that it will write later (ZCARD, HLEN, GET). If
+--    somebody gave a key another type, the script fails before it changes anything.
 -- 2. Freeing first: the first write of a script that must work on a full Redis frees memory, or changes nothing. Redis
 --    refuses a script whose first write needs memory, and accepts all later writes of one that began.
 
@@ -13,7 +13,7 @@
 local PRIORITY_STEP, LATEST = 35184372088832, 9007199254740991
 -- Bits of a member's last byte, as in Flag of job/job.py.
 local HAS_EXTRAS, DELAYED, LARGE = 1, 2, 4
--- `next_promotion` as check_scheduled() read it.
+-- `next_promotion` as check_next_due() read it.
 local promotion_at
 
 local function now_us(given)
@@ -99,10 +99,15 @@ local function check_ready(ready)
   redis.call('ZCARD', ready); redis.call('ZCARD', queues)
 end
 
+-- Before index_and_notify().
+local function check_next_due()
+  redis.call('ZCARD', next_due)
+  promotion_at = redis.call('GET', next_promotion)
+end
+
 -- Before put_scheduled().
 local function check_scheduled(scheduled)
-  redis.call('ZCARD', scheduled); redis.call('ZCARD', next_due)
-  promotion_at = redis.call('GET', next_promotion)
+  redis.call('ZCARD', scheduled); check_next_due()
 end
 
 -- Workers of all queues read the names again when the version differs. The first version is a time, so that it also
@@ -114,8 +119,8 @@ local function change_version(now)
 end
 
 -- Whether `queues` has the queue of `ready`, with a time of the last minute. An older time must be renewed: the name is
--- removed after ten minutes without a job.
-local function is_listed(now, ready)
+-- removed about ten minutes after its last job.
+local function listed_recently(now, ready)
   local listed = redis.call('ZSCORE', queues, queue_of(ready))
   return listed and now - listed < 60000000
 end
@@ -134,31 +139,32 @@ local function index_due(scheduled)
   end
 end
 
--- What follows each job that enters a `ready` or `scheduled`: the queue is listed, and workers or the dispatcher are
--- notified. `first` is the earliest due time of the new jobs.
-local function announce_ready(now, ready, queue_notify, listed)
+-- After jobs entered `ready`: list the queue, unless it is `listed` (see listed_recently()), and notify workers.
+local function list_and_notify(now, ready, queue_notify, listed)
   if not listed then list_queue(now, ready) end
   notify_workers(queue_notify)
 end
 
-local function announce_scheduled(scheduled, first)
+-- After jobs entered `scheduled`: put the queue into `next_due`, and notify the dispatcher if it must promote earlier.
+-- `first` is the earliest due time of these jobs.
+local function index_and_notify(scheduled, first)
   -- If the queue was not in the index (it is new, or its entry was lost), older jobs may be due before these.
   if redis.call('ZADD', next_due, 'LT', first, queue_of(scheduled)) == 1 then index_due(scheduled) end
   if first < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
 end
 
--- put_ready() and put_scheduled() are the only two ways into a waiting place for several jobs.
+-- Only put_ready(), put_scheduled() and `enqueue_one` put jobs into `ready` and `scheduled`.
 -- `entries` = score, member, score, member … (at most 500 pairs).
 local function put_ready(now, ready, queue_notify, entries)
   redis.call('ZADD', ready, unpack(entries))
-  announce_ready(now, ready, queue_notify, is_listed(now, ready))
+  list_and_notify(now, ready, queue_notify, listed_recently(now, ready))
 end
 
 local function put_scheduled(scheduled, entries)
   redis.call('ZADD', scheduled, unpack(entries))
   local first = entries[1]
   for i = 3, #entries, 2 do first = math.min(first, entries[i]) end
-  announce_scheduled(scheduled, first)
+  index_and_notify(scheduled, first)
 end
 
 -- The first of the given places that holds a job, and its score there; nothing if the job waits in none of them.

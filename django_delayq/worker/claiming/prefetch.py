@@ -2,7 +2,7 @@
 
 Short jobs: enough claims for 50 ms of work, so that many jobs share one round trip. Long jobs: never more than the free
 slots, so that no job waits here while another worker is free. If short jobs turn into long ones, the worker releases
-after 100 ms the claims that have no slot.
+the claims that got no slot within 100 ms.
 
 Workers of several shards share one pool. A worker that alone has jobs uses the whole pool. If several have jobs, each
 has an equal share.
@@ -40,11 +40,11 @@ class Load:
     wait: float
     #: Claims to hold, and the number left at which to request more, if this worker were alone.
     target: int
-    low: int
+    refill_at: int
 
     @property
     def share(self) -> int:
-        """Slots for this worker while other workers want slots, too, at least 1."""
+        """Slots for this worker if other workers want slots too; at least 1."""
         return -(-self.size // (1 + self.contenders))
 
     @property
@@ -62,7 +62,7 @@ class Load:
     @property
     def should_refill(self) -> bool:
         """Whether `claim_count` is worth a round trip: a slot is free, or the claims make a batch."""
-        return self.has_slot or (self.claim_count > 0 and self.own <= self.low // (1 + self.contenders))
+        return self.has_slot or (self.claim_count > 0 and self.own <= self.refill_at // (1 + self.contenders))
 
 
 class PrefetchPolicy:
@@ -78,8 +78,9 @@ class PrefetchPolicy:
         self._average: float | None = None
         #: Claims to hold: 50 ms of work, 1 to 128.
         self.target = size
-        #: Number of claims left at which to request more, before the pool is idle. Read at the end of each job.
-        self.refill_at = self._refill_at()
+        #: Number of claims left at which to request more, before the pool is idle.
+        self.refill_at = 0
+        self._update_target()
         #: Number of claims in the request in flight.
         self.requested = 0
         #: The worker wants more claims.
@@ -126,16 +127,14 @@ class PrefetchPolicy:
             contenders=self.contenders,
             wait=self._wait(),
             target=self.target,
-            low=self.refill_at,
+            refill_at=self.refill_at,
         )
 
     def _update_target(self) -> None:
+        # Stored, not computed when read: the end of each job reads `refill_at`.
         if self._average is not None:
             self.target = max(1, min(_MAX_HELD, int(self._size * _PREFETCH / max(self._average, 1e-6))))
-            self.refill_at = self._refill_at()
-
-    def _refill_at(self) -> int:
-        return max(self.target // 4, self.target - MAX_CLAIMS)
+        self.refill_at = max(self.target // 4, self.target - MAX_CLAIMS)
 
     def _wait(self) -> float:
         # Long jobs keep their slots, so claims wait for the other slots.

@@ -1,9 +1,11 @@
-"""ActiveThreads: how many threads of a pool take claims at once. The pattern is known as leader and followers.
+"""ActiveThreads: how many threads of a pool take claims at once.
 
-Each system call of a job releases the interpreter, and each other thread that could run then takes it: with eight
-threads, short jobs cost as much again for these switches. So as few threads take claims as keep the interpreter busy,
-mostly one. Another thread, the standby, looks every few milliseconds. If jobs wait, and so leave the interpreter idle,
-or if none has ended since, one more thread takes claims, up to all.
+A thread that makes a system call releases the GIL, and any other thread that can run takes it. With eight threads these
+switches cost a sixth of the rate of short jobs. So as few threads take claims as keep the GIL busy, mostly one.
+
+One more thread, the standby, looks every few milliseconds. It lets one more thread take claims, up to all, in three
+cases: jobs wait and leave the GIL idle, jobs compute without the GIL, or few jobs have ended since its last look. A
+thread that a long job holds is no reason for fewer others.
 """
 
 import queue
@@ -11,24 +13,25 @@ from time import monotonic, process_time
 
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Seat
 
-#: Seconds until the standby looks, and while the interpreter is busy: each look costs a switch.
+#: Seconds before the standby's first look, and between two looks while the GIL is busy. Each look costs a switch.
 FIRST_LOOK, BUSY_LOOK = 0.001, 0.005
-#: CPU seconds of the process a second, while threads take claims. Below IDLE jobs wait. From BUSY to PARALLEL the
-#: interpreter limits them. Above, they compute without it, on many CPUs.
+#: CPU seconds of the process in each second in which threads take claims. Below IDLE, jobs wait: one more thread. From
+#: BUSY to PARALLEL, the GIL limits them: fewer threads. Above PARALLEL, they compute without the GIL: one more.
 IDLE, BUSY, PARALLEL = 0.7, 0.9, 1.4
-#: Most seconds a job, over all threads, of jobs that are worth fewer threads.
+#: Fewer threads take claims only if the pool ends more than one job in this many seconds. Beside longer jobs the
+#: switches cost little.
 SHORT = 0.00025
-#: Seconds between two decisions on fewer threads. Over 1 ms the CPU time says nothing: the worker's own work comes in
-#: bursts.
+#: Least seconds between two decisions on fewer threads. The CPU time of 1 ms is too short a sample: the worker's own
+#: work comes in bursts. For one more thread it is enough: the next decision undoes a wrong one.
 INTERVAL = 0.02
-#: Seconds without a claim after which nothing is known of the next ones: all threads may take them.
+#: Seconds without an active thread after which all threads may take claims: the next jobs may be of another kind.
 PAUSE = 0.2
 
 
 class ActiveThreads:
     """Let a thread take claims, or wait. Used by any thread.
 
-    An exception may strike in any line. So this counts no threads: it holds sets of seats, which `forget()` corrects.
+    An exception may strike in any line. So this counts no threads: it holds sets of seats, which `leave()` corrects.
     """
 
     def __init__(self, claims: ClaimQueue, size: int) -> None:
@@ -41,14 +44,17 @@ class ActiveThreads:
         self._standby: Seat | None = None
         #: Each item lets one waiting thread look again. One too many does no harm.
         self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
-        #: Seconds, CPU seconds and finished claims since the last decision, while threads took claims.
-        self._seen = (0.0, 0.0, 0)
-        #: These clocks when the first of the active threads began; None while there is none.
-        self._began: tuple[float, float, int] | None = None
-        self._ended = 0.0
+        #: Seconds, CPU seconds and finished claims measured since the last decision, while threads were active.
+        self._measured = (0.0, 0.0, 0)
+        #: The same three at the start of the current measurement; None while no thread is active.
+        self._measuring_from: tuple[float, float, int] | None = None
+        #: time.monotonic() when the last active thread left.
+        self._idle_since = 0.0
 
     def wake(self, count: int) -> None:
         """Wake the threads that `count` newly queued claims need."""
+        if self._measuring_from is None and monotonic() - self._idle_since > PAUSE:
+            self._wanted = self._size
         needed = min(count, self._wanted - len(self._active))
         if needed < count and self._standby is None and self._wanted < self._size:
             needed = max(needed, 0) + 1
@@ -57,33 +63,34 @@ class ActiveThreads:
 
     def wait(self, seat: Seat) -> None:
         """Return once this thread should take claims."""
-        self.forget(seat)
-        # After `forget()`: a claim queued before it is seen here, and one queued after it wakes a thread.
-        while not (self._claims.queued and self._joins(seat)):
+        self.leave(seat)
+        # After `leave()`: a claim queued before it is seen here, and one queued after it wakes a thread.
+        while not (self._claims.queued and self._activate(seat)):
             self._signals.get()
 
     def should_wait(self) -> bool:
         """Return whether the thread that has run a claim should take no other for now."""
-        began = self._began
-        if began is not None and self._seen[0] + monotonic() - began[0] >= INTERVAL:
+        began = self._measuring_from
+        if began is not None and self._measured[0] + monotonic() - began[0] >= INTERVAL:
             self._record()
-            self._began = self._clocks()
-            self._decide()
+            self._measuring_from = self._clocks()
+            self._lower()
         return len(self._active) > self._wanted
 
-    def forget(self, seat: Seat) -> None:
+    def leave(self, seat: Seat) -> None:
         """Record that a thread takes no claims."""
         self._active.discard(seat)
-        if not self._active and self._began is not None:
+        if not self._active and self._measuring_from is not None:
             self._record()
-            self._began, self._ended = None, monotonic()
+            self._measuring_from, self._idle_since = None, monotonic()
         if self._standby is seat:
             self._standby = None
 
-    def _joins(self, seat: Seat) -> bool:
-        """Make a thread active if one more is wanted; else let it be the standby, until one is, if there is none."""
-        if self._began is None and monotonic() - self._ended > PAUSE:
-            self._wanted = self._size
+    def _activate(self, seat: Seat) -> bool:
+        """Make the thread active, and return True. It may be the standby before.
+
+        Return False if there is another standby, or no claim.
+        """
         look = FIRST_LOOK
         while len(self._active) >= self._wanted:
             if self._standby is not None:
@@ -94,8 +101,8 @@ class ActiveThreads:
                 self._signals.get(timeout=look)
             except queue.Empty:
                 busy = (process_time() - cpu) / (monotonic() - began)
-                stuck = look == BUSY_LOOK and self._claims.finished_count == finished
-                if stuck or not IDLE <= busy <= PARALLEL:
+                few_ended = look == BUSY_LOOK and self._claims.finished_count - finished < BUSY_LOOK / SHORT
+                if few_ended or not IDLE <= busy <= PARALLEL:
                     self._wanted = min(self._wanted + 1, self._size)
                     # This thread, and the next standby.
                     self.wake(self._claims.queued)
@@ -106,20 +113,32 @@ class ActiveThreads:
             if not self._claims.queued:
                 return False
         self._active.add(seat)
-        if self._began is None:
-            self._began = self._clocks()
+        if self._measuring_from is None:
+            self._measuring_from = self._clocks()
+        # A thread that waits as the standby may have taken the signal of another one.
+        joins = len(self._active) < self._wanted or (self._standby is None and self._wanted < self._size)
+        if joins and self._claims.queued > 1 and self._signals.empty():
+            self._signals.put(None)
         return True
 
-    def _decide(self) -> None:
-        (elapsed, cpu, finished), self._seen = self._seen, (0.0, 0.0, 0)
-        if BUSY * elapsed <= cpu <= PARALLEL * elapsed and elapsed < SHORT * finished:
-            self._wanted = max(1, min(self._wanted, len(self._active)) // 2)
+    def _lower(self) -> None:
+        (elapsed, cpu, finished), self._measured = self._measured, (0.0, 0.0, 0)
+        # Two threads may come here at once; the second one has measured next to nothing.
+        if elapsed < INTERVAL / 2 or not BUSY * elapsed <= cpu <= PARALLEL * elapsed or elapsed >= SHORT * finished:
+            return
+        held = self._held(since=monotonic() - INTERVAL)
+        self._wanted = held + max(1, (min(self._wanted, len(self._active)) - held) // 2)
+
+    def _held(self, *, since: float) -> int:
+        """Return how many active threads have run the same job since that time.monotonic()."""
+        entries = [seat.entry for seat in list(self._active)]
+        return sum(entry is not None and entry.began is not None and entry.began < since for entry in entries)
 
     def _record(self) -> None:
-        if self._began is not None:
-            before, now = self._began, self._clocks()
+        if self._measuring_from is not None:
+            before, now = self._measuring_from, self._clocks()
             seconds, cpu, finished = (end - start for start, end in zip(before, now, strict=True))
-            self._seen = self._seen[0] + seconds, self._seen[1] + cpu, self._seen[2] + int(finished)
+            self._measured = self._measured[0] + seconds, self._measured[1] + cpu, self._measured[2] + int(finished)
 
     def _clocks(self) -> tuple[float, float, int]:
         return monotonic(), process_time(), self._claims.finished_count

@@ -76,7 +76,7 @@ class ThreadPool(Pool):
         self._queue = ClaimQueue()
         super().__init__(size, recovery=recovery, queues=[self._queue])
         self._runner = runner or InThreadRunner()
-        self._active = ActiveThreads(self._queue, size)
+        self._active_threads = ActiveThreads(self._queue, size)
         self._seats: list[Seat] = []
         if ready:
             self._add_threads(size, prepare=self._runner.prepare)
@@ -86,7 +86,7 @@ class ThreadPool(Pool):
         self._queue.put(claims, owner)
         if len(self._seats) < self.size:
             self._add_threads(min(self.size, self._queue.held) - len(self._seats))
-        self._active.wake(len(claims))
+        self._active_threads.wake(len(claims))
 
     def stop(self, lease: bytes, seconds: float) -> None:
         """Show the code of a claim that it should stop; kill its process after that many seconds if it has one."""
@@ -134,16 +134,20 @@ class ThreadPool(Pool):
                 except BaseException as struck:
                     error = struck
         finally:
-            self._start(seat, number)
+            try:
+                # If no other thread can be started, this one must not count as active forever.
+                self._active_threads.leave(seat)
+            finally:
+                self._start(seat, number)
 
     def _serve(self, seat: Seat) -> None:
         while True:
-            self._active.wait(seat)
+            self._active_threads.wait(seat)
             while (entry := self._queue.take(seat)) is not None:
                 runner = self._runner_of(entry.claim)
                 self._queue.end(entry, runner.run(entry.claim, partial(self._queue.begin, entry), entry))
                 seat.entry = None
-                if self._active.should_wait():
+                if self._active_threads.should_wait():
                     break
 
     def _runner_of(self, claim: Claim) -> ClaimRunner:

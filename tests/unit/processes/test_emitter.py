@@ -125,7 +125,7 @@ def test_an_exception_between_two_emissions_does_not_end_the_thread() -> None:
 def test_a_timed_emission_is_carried_out_at_its_moment_though_nothing_else_is_emitted() -> None:
     emitter, done = Emitter(), threading.Event()
     moment = time.monotonic() + 0.05
-    emitter.emit_at(moment, done.set)
+    emitter.set_timed_emission(moment, done.set)
     assert done.wait(PATIENCE)
     assert time.monotonic() >= moment
 
@@ -134,7 +134,7 @@ def test_a_timed_emission_wakes_the_thread_that_waits_without_end() -> None:
     emitter, done = Emitter(), threading.Event()
     emitter.emit([int])
     assert emitter.flush(PATIENCE)
-    emitter.emit_at(time.monotonic() + 0.05, done.set)
+    emitter.set_timed_emission(time.monotonic() + 0.05, done.set)
     assert done.wait(PATIENCE)
 
 
@@ -143,7 +143,7 @@ def test_a_timed_emission_comes_before_those_that_wait(gate: threading.Event) ->
     emitter.emit([begun.set, partial(gate.wait, PATIENCE)])
     assert begun.wait(PATIENCE)
     emitter.emit([partial(done.append, number) for number in (2, 3)])
-    emitter.emit_at(time.monotonic(), partial(done.append, 1))
+    emitter.set_timed_emission(time.monotonic(), partial(done.append, 1))
     gate.set()
     assert emitter.flush(PATIENCE)
     assert done == [1, 2, 3]
@@ -151,8 +151,8 @@ def test_a_timed_emission_comes_before_those_that_wait(gate: threading.Event) ->
 
 def test_a_flush_carries_out_the_timed_emission_at_once_and_once() -> None:
     emitter, done = Emitter(), list[int]()
-    emitter.emit_at(time.monotonic() + 10 * PATIENCE, partial(done.append, 1))
-    emitter.emit_at(time.monotonic() + 10 * PATIENCE, partial(done.append, 2))
+    emitter.set_timed_emission(time.monotonic() + 10 * PATIENCE, partial(done.append, 1))
+    emitter.set_timed_emission(time.monotonic() + 10 * PATIENCE, partial(done.append, 2))
     assert emitter.flush(PATIENCE) and emitter.flush(PATIENCE)
     assert done == [2]
 

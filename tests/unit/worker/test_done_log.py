@@ -33,7 +33,7 @@ class Moment:
     def __init__(self) -> None:
         self.armed: list[tuple[float, Callable[[], object]]] = []
 
-    def emit_at(self, moment: float, emission: Callable[[], object]) -> None:
+    def set_timed_emission(self, moment: float, emission: Callable[[], object]) -> None:
         self.armed = [(moment, emission)]
 
     def pass_time(self, seconds: float) -> None:
@@ -71,7 +71,7 @@ def moment() -> Moment:
 
 @pytest.fixture
 def log(moment: Moment) -> DoneLog:
-    return DoneLog(emit_at=moment.emit_at, clock=lambda: moment.now)
+    return DoneLog(set_timed_emission=moment.set_timed_emission, clock=lambda: moment.now)
 
 
 def lines_of(log: DoneLog, *run_us: int) -> list[bool]:

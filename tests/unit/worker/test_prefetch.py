@@ -72,10 +72,12 @@ def test_a_change_of_run_time_changes_the_target() -> None:
 
 def load(**facts: Any) -> Load:
     """Return the load of an unused pool of 8 slots, with jobs of a few ms."""
-    return Load(**{"size": 8, "held": 0, "own": 0, "contenders": 0, "wait": 0.0, "target": 128, "low": 64, **facts})
+    return Load(
+        **{"size": 8, "held": 0, "own": 0, "contenders": 0, "wait": 0.0, "target": 128, "refill_at": 64, **facts}
+    )
 
 
-LONG: dict[str, Any] = {"target": 1, "low": 0}
+LONG: dict[str, Any] = {"target": 1, "refill_at": 0}
 FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
 
 
@@ -91,9 +93,9 @@ FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
         (load(**FULL, own=8), False, 0),
         (load(**{**FULL, "held": 7}, own=7), True, 1),
         # Idle so far, beside a worker that holds many short jobs: a slot is free soon.
-        (load(held=128, wait=0.048, target=8, low=2), True, 8),
-        (load(held=128, wait=0.048, contenders=1, target=8, low=2), True, 4),
-        (load(held=128, wait=0.048, contenders=15, target=8, low=2), True, 1),
+        (load(held=128, wait=0.048, target=8, refill_at=2), True, 8),
+        (load(held=128, wait=0.048, contenders=1, target=8, refill_at=2), True, 4),
+        (load(held=128, wait=0.048, contenders=15, target=8, refill_at=2), True, 1),
         # Its jobs are long: if all slots are taken, a worker of another process may have a free one.
         (load(**FULL), False, 0),
         (load(**FULL, contenders=1), False, 0),

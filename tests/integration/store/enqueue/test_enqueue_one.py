@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from django_delayq.exceptions import ScriptFault
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import EnqueueCall
 from tests.shard_apis import HOUR, START, ShardApis
@@ -25,7 +26,7 @@ def restore(client: Redis, before: Dumps) -> None:
 
 def as_batch(apis: ShardApis, item: UnsentJob) -> Any:
     """Enqueue one job by the script for batches."""
-    left = apis.intake.prepare([item])._remaining
+    left = apis.intake.prepare([item])._each_remaining_us
     return EnqueueCall(apis.intake._prepare_batch([item], left), [item], left).result()
 
 
@@ -90,6 +91,36 @@ def test_both_scripts_leave_the_same_keys(
     # Both are safe to repeat.
     assert apis.enqueue(item) == as_batch(apis, item) == batch
     assert dumps(client) == expected
+
+
+#: noun -> a value of another type.
+WRONG_TYPES = {
+    **dict.fromkeys(("jobs", "dead_bodies", "queues", "withdrawn", "next_due"), "text"),
+    **dict.fromkeys(("ready:default", "scheduled:default"), "text"),
+    "next_promotion": ["a", "list"],
+}
+#: The keys that only a job which is due now, or only a delayed one, needs.
+ONLY_NOW, ONLY_DELAYED = {"queues", "ready:default"}, {"next_due", "next_promotion", "scheduled:default"}
+
+
+@pytest.mark.parametrize("noun", WRONG_TYPES)
+@pytest.mark.parametrize("delay", [None, HOUR], ids=["now", "delayed"])
+def test_a_key_of_another_type_fails_before_anything_changes(
+    apis: ShardApis, client: Redis, noun: str, delay: int | None
+) -> None:
+    wrong = WRONG_TYPES[noun]
+    if isinstance(wrong, str):
+        client.set(apis.keys(noun), wrong)
+    else:
+        client.rpush(apis.keys(noun), *wrong)
+    start = dumps(client)
+    if noun in (ONLY_DELAYED if delay is None else ONLY_NOW):
+        apis.add(delay=delay)
+        assert dumps(client) != start
+    else:
+        with pytest.raises(ScriptFault):
+            apis.add(delay=delay)
+        assert dumps(client) == start
 
 
 def known(apis: ShardApis, item: UnsentJob) -> None:

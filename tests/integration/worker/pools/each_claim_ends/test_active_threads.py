@@ -19,7 +19,7 @@ def _never_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pool_that_wants_one(size: int) -> ThreadPool:
     pool = threads_of(size)
-    pool._active._wanted = 1
+    pool._active_threads._wanted = 1
     return pool
 
 
@@ -52,8 +52,8 @@ def test_claims_that_wait_run_in_all_threads_at_once(ledger: Ledger, make: Make)
     assert not barrier.broken
 
 
-def test_short_waits_are_shared_by_threads(ledger: Ledger, make: Make) -> None:
-    """The thread that runs them is never held up, and yet the interpreter idles."""
+def most_at_once(ledger: Ledger, make: Make, *, seconds: float, count: int) -> int:
+    """Return how many claims of so many seconds ran at once in a pool that wants one thread at first."""
     running: list[None] = []
     most = 0
 
@@ -61,14 +61,27 @@ def test_short_waits_are_shared_by_threads(ledger: Ledger, make: Make) -> None:
         nonlocal most
         running.append(None)
         most = max(most, len(running))
-        time.sleep(0.0005)
+        time.sleep(seconds)
         running.pop()
 
     pool = pool_that_wants_one(8)
-    claims = [make(wait_shortly) for _ in range(400)]
+    claims = [make(wait_shortly) for _ in range(count)]
     pool.submit(claims, ledger)
     ledger.of(claims[-1])
-    assert most > 1
+    return most
+
+
+def test_short_waits_are_shared_by_threads(ledger: Ledger, make: Make) -> None:
+    """The thread that runs them is never held up, and yet the interpreter idles."""
+    assert most_at_once(ledger, make, seconds=0.0005, count=400) > 1
+
+
+def test_milliseconds_without_the_interpreter_are_shared_by_threads(
+    ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread that compresses a file, say, uses the CPU like one that needs the interpreter."""
+    monkeypatch.setattr(active_threads, "process_time", active_threads.monotonic)
+    assert most_at_once(ledger, make, seconds=0.002, count=100) > 1
 
 
 def test_a_claim_ends_beside_one_that_computes(ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
