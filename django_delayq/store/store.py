@@ -51,6 +51,10 @@ class Store:
         """The shards for everybody else: a call may take ENQUEUE_TIMEOUT."""
         return self._shards(self._connections.producer(timeout=self.config.enqueue_timeout))
 
+    @cached_property
+    def _enqueue_apis(self) -> list[Enqueue]:
+        return [Enqueue(shard) for shard in self._producer_shards]
+
     def _shards(self, client: Any) -> list[Shard]:
         connection_cache = ConnectionCache(client)
         return [
@@ -79,7 +83,7 @@ class Store:
 
     def enqueue_api(self, shard: int) -> Enqueue:
         """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
-        return Enqueue(self._producer_shards[shard])
+        return self._enqueue_apis[shard]
 
     def operations(self, shard: int) -> Operations:
         """Return the APIs for changes to jobs, queues and workers."""

@@ -9,6 +9,8 @@ from functools import lru_cache
 from operator import index
 
 Part = bytes | str | int
+#: The line before a part of so many bytes, for most parts.
+_SIZES = [b"$%d\r\n" % size for size in range(1_024)]
 
 
 def encode(*parts: Part) -> bytes:
@@ -30,9 +32,10 @@ def _head(sha: str, keys: int, fixed_keys: tuple[str, ...]) -> bytes:
 
 
 def _packed(parts: Iterable[Part]) -> bytes:
-    sized: list[int | bytes] = []
+    pieces: list[bytes] = []
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode() if isinstance(part, str) else b"%d" % index(part)
-        sized += (len(data), data)
-    # One format for all parts: 0.5 µs for the four parts of a job, against 1.2 µs one by one.
-    return b"$%d\r\n%b\r\n" * (len(sized) // 2) % tuple(sized)
+        size = len(data)
+        # Two thirds of the cost of one format for all parts.
+        pieces += (_SIZES[size] if size < len(_SIZES) else b"$%d\r\n" % size, data, b"\r\n")
+    return b"".join(pieces)
