@@ -57,7 +57,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (
         "zset",
-        "queue -> when (µs) a job of it was last made ready, to the minute, claimed or held; promote removes it ten "
+        "queue -> when (µs) a job of it was last claimed, held or, to the minute, made ready; promote removes it ten "
         "minutes later",
     ),
     "queues_version": ("string", "a number that changes when a name enters or leaves queues"),

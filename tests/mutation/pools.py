@@ -157,8 +157,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a standby that takes a claim leaves no other",
         ACTIVE,
-        "        if joins and",
+        "        if wants_another and",
         "        if False and",
+    ): ACTIVE_THREADS,
+    at(
+        "a measurement that has just begun decides on fewer threads",
+        ACTIVE,
+        "if elapsed < INTERVAL / 2 or not",
+        "if not",
+    ): ACTIVE_THREADS,
+    at(
+        "a thread that cannot be replaced stays the standby",
+        THREADS,
+        "                self._active_threads.leave(seat)\n",
+        "                pass\n",
     ): ACTIVE_THREADS,
     at(
         "all threads are wanted after a pause, but not woken",

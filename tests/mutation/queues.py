@@ -162,7 +162,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a queue that is listed is never listed again",
         PRELUDE,
-        "return listed and now - listed < 60000000",
+        "return listed and now - listed < MINUTE",
         "return listed",
     ): (NAMES,),
     at("empty queues are never removed", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),

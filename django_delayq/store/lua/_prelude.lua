@@ -11,6 +11,8 @@
 -- Ranks are whole numbers below 2^53: priority byte * 2^45 + milliseconds; exact in a score.
 -- No due time is later than LATEST, in the year 2255: a later one is not exact in a score, so a job could come early.
 local PRIORITY_STEP, LATEST = 35184372088832, 9007199254740991
+-- In µs, as all times.
+local MINUTE = 60000000
 -- Bits of a member's last byte, as in Flag of job/job.py.
 local HAS_EXTRAS, DELAYED, LARGE = 1, 2, 4
 -- `next_promotion` as check_next_due() read it.
@@ -122,7 +124,7 @@ end
 -- removed about ten minutes after its last job.
 local function listed_recently(now, ready)
   local listed = redis.call('ZSCORE', queues, queue_of(ready))
-  return listed and now - listed < 60000000
+  return listed and now - listed < MINUTE
 end
 
 local function list_queue(now, ready)

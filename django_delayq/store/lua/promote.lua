@@ -19,7 +19,7 @@ local outage, recovery, unused = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber
 -- Most processes, named queues, and dead letters (by number and bytes) in one promotion.
 local PROCESSES, NAMED, LETTERS, LETTERS_BYTES = 50, 250, 250, 8388608
 -- µs after which a silent process is removed; µs ahead for which queues are named; µs between removals of queues.
-local PROCESS_KEPT, SOON, MINUTE = 3600000000, 1000000, 60000000
+local PROCESS_KEPT, SOON = 3600000000, 1000000
 
 -- The number that a key holds; nothing if it holds something else (it was edited manually).
 local function number_in(key)

@@ -116,8 +116,8 @@ class ActiveThreads:
         if self._measuring_from is None:
             self._measuring_from = self._clocks()
         # A thread that waits as the standby may have taken the signal of another one.
-        joins = len(self._active) < self._wanted or (self._standby is None and self._wanted < self._size)
-        if joins and self._claims.queued > 1 and self._signals.empty():
+        wants_another = len(self._active) < self._wanted or (self._standby is None and self._wanted < self._size)
+        if wants_another and self._claims.queued > 1 and self._signals.empty():
             self._signals.put(None)
         return True
 

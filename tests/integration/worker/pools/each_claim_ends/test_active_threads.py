@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from django_delayq.worker.pools import active_threads
+from django_delayq.worker.pools.claim_queue import Seat
 from django_delayq.worker.pools.threads import ThreadPool
 from tests.integration.worker.pools.each_claim_ends.pools import Ledger, Make, quick, threads_of
 
@@ -52,6 +53,25 @@ def test_claims_that_wait_run_in_all_threads_at_once(ledger: Ledger, make: Make)
     assert not barrier.broken
 
 
+def test_a_thread_that_ends_and_cannot_be_replaced_makes_room_for_another_standby(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ends() -> None:
+        raise KeyboardInterrupt
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool, seat = pool_that_wants_one(8), Seat()
+    pool._active_threads._active.add(seat)
+    pool._active_threads._standby = seat
+    monkeypatch.setattr(pool, "_start", refused)
+    with pytest.raises(RuntimeError, match="new thread"):
+        pool._work(seat, 8, ends)
+    assert seat not in pool._active_threads._active
+    assert pool._active_threads._standby is None
+
+
 def most_at_once(ledger: Ledger, make: Make, *, seconds: float, count: int) -> int:
     """Return how many claims of so many seconds ran at once in a pool that wants one thread at first."""
     running: list[None] = []
@@ -61,6 +81,7 @@ def most_at_once(ledger: Ledger, make: Make, *, seconds: float, count: int) -> i
         nonlocal most
         running.append(None)
         most = max(most, len(running))
+        # The work of the job, not a wait of the test: it needs no interpreter for so long.
         time.sleep(seconds)
         running.pop()
 
