@@ -35,15 +35,17 @@ _LONGEST_SWEEP = 6.0
 #: Longest lead, in µs: beyond that the machine is overloaded, and waking earlier does not help.
 _LONGEST_LEAD_US = 2_000
 #: Share of a lateness that is added to the lead, and share of the lead that remains after an early promotion.
-_LATE_GAIN, _EARLY_FACTOR = 0.1, 0.7
+_LATE_GAIN, _EARLY_FACTOR = 0.3, 0.93
 
 
 class LeadTime:
     """Adaptive lead of one dispatcher: it wakes just early enough for `promote` to reach Redis at the due time.
 
     Waking up, running our own code on cold caches and sending the command take 0.3 to 1 ms, depending on the machine.
-    The lead grows a little after each late promotion. It shrinks a lot after an early one, which moves nothing and
-    costs one more step. An early promotion is harmless, since only Redis decides what is due.
+    The lead grows after each late promotion and shrinks after an early one. An early promotion is harmless, since only
+    Redis decides what is due: it moves nothing, and the next one follows at once, from a process that is awake. So the
+    factors aim early. At 200 jobs a second, 0.7 promotions a job are early; with a gain of 0.1 and a factor of 0.7 it
+    was 0.13, and jobs were promoted 0.1 ms later.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from time import monotonic
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
 
-#: Seconds an outcome may wait for others before it is sent.
+#: Seconds an outcome may wait for those of jobs that still run.
 _LONGEST_WAIT = 0.005
 #: Most outcomes in one exchange.
 _MAX_OUTCOMES = 256
@@ -33,8 +33,12 @@ class OutcomeBuffer:
 
     @property
     def wait(self) -> float:
-        """Seconds until the oldest outcome must be sent; may be negative."""
-        return self._first_at + _LONGEST_WAIT - self._clock()
+        """Seconds until the outcomes must be sent: none if no job runs whose outcome could be sent with them.
+
+        May be negative.
+        """
+        # A worker without outcomes can leave its next claim in Redis, which begins a job 0.3 ms earlier.
+        return self._first_at + _LONGEST_WAIT - self._clock() if self.expected else 0.0
 
     @property
     def expected(self) -> int:
@@ -47,7 +51,7 @@ class OutcomeBuffer:
             self._expected += number
 
     def add(self, claim: Claim, outcome: Outcome) -> bool:
-        """Buffer an outcome. Returns True if the buffer was empty; the caller must then wake the worker."""
+        """Buffer an outcome. Returns True if the caller must wake the worker: it is the first, or no other is expected."""
         # Under the lock that `take()` holds: an outcome added just after the last was taken would wait for the sweep.
         with self._lock:
             first = not self._ended
@@ -58,7 +62,7 @@ class OutcomeBuffer:
                 self._first_at = 0.0
             elif first:
                 self._first_at = self._clock()
-        return first
+            return first or not self.expected
 
     def restore(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
         """Buffer again outcomes that could not be sent."""

@@ -304,6 +304,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            if False:\n",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
+        "the outcome of the only job waits for others",
+        "worker/outcome_buffer.py",
+        "self._clock() if self.expected else 0.0",
+        "self._clock()",
+    ): ("tests/unit/worker/test_outcome_buffer.py",),
+    at(
+        "the last outcome does not wake its worker",
+        "worker/outcome_buffer.py",
+        "return first or not self.expected",
+        "return first",
+    ): ("tests/unit/worker/test_outcome_buffer.py",),
+    at(
         "a forked process keeps its parent's blocking pop open",
         "store/client/blocking_listener.py",
         "os.register_at_fork(after_in_child=_after_fork)\n",

@@ -13,15 +13,19 @@ from tests.factories import numbered
 DONE = Outcome(kind=OutcomeKind.SUCCEEDED)
 
 
-def test_only_the_first_outcome_reports_that_the_buffer_was_empty() -> None:
+def test_the_first_and_the_last_expected_outcome_wake_the_worker() -> None:
     outcomes = OutcomeBuffer()
+    outcomes.expect(4)
     assert [outcomes.add(numbered(number), DONE) for number in range(3)] == [True, False, False]
-    assert len(outcomes.take()) == 3
+    assert outcomes.wait > 0
     assert outcomes.add(numbered(3), DONE)
+    assert outcomes.wait <= 0
+    assert len(outcomes.take()) == 4
 
 
 def test_taking_only_after_a_wake_up_takes_every_outcome() -> None:
     outcomes, woken, taken = OutcomeBuffer(), threading.Event(), list[Any]()
+    outcomes.expect(20_001)
 
     def end(first: int) -> None:
         for number in range(first, first + 5_000):
@@ -47,6 +51,7 @@ def test_taking_only_after_a_wake_up_takes_every_outcome() -> None:
 def test_an_outcome_is_sent_after_five_milliseconds_whatever_comes_after_it() -> None:
     now = 100.0
     outcomes = OutcomeBuffer(clock=lambda: now)
+    outcomes.expect(4)
     outcomes.add(numbered(1), DONE)
     assert outcomes.wait == pytest.approx(0.005)
     now += 0.004
@@ -62,6 +67,7 @@ def test_an_outcome_is_sent_after_five_milliseconds_whatever_comes_after_it() ->
 def test_large_results_are_split_over_requests_and_none_is_left_behind() -> None:
     outcomes = OutcomeBuffer()
     large = Outcome(kind=OutcomeKind.SUCCEEDED, result='"' + 600_000 * "x" + '"')
+    outcomes.expect(7)
     for number in range(5):
         outcomes.add(numbered(number), large)
     outcomes.add(numbered(5), DONE)
@@ -85,6 +91,7 @@ def test_outcomes_that_could_not_be_sent_wait_again() -> None:
 
 def test_an_unstarted_claim_is_sent_at_once() -> None:
     outcomes = OutcomeBuffer()
+    outcomes.expect(3)
     outcomes.add(numbered(1), DONE)
     assert outcomes.wait > 0
     outcomes.add(numbered(2), UNSTARTED)
