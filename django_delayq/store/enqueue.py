@@ -12,14 +12,13 @@ from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
 _ENQUEUE, _ENQUEUE_ONE = Script("enqueue"), Script("enqueue_one")
 #: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
 #: the rate is the same.
 BATCH = 250
-#: First byte of a `job_extras` record: which fields follow.
-_HAS_KEY = 1
 
 
 @fast_dataclass
@@ -77,8 +76,8 @@ class Enqueue:
             job = item.job
             args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
             if job.key is not None:
-                digest = key_digest(job.task, job.key)
-                args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)
+                extras = ExtrasRecord(key=key_digest(job.task, job.key))
+                args += (extras.pack(), 1 if item.reject else 0)
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
     def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:

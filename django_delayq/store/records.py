@@ -39,6 +39,22 @@ class ClaimRecord(NamedTuple):
         )
 
 
+class ExtrasRecord(NamedTuple):
+    """What `job_extras` holds of a job: a byte of flags, then the fields that they announce."""
+
+    #: Flag 1: the digest of its unique key (16 bytes); empty if it has none.
+    key: bytes = b""
+
+    def pack(self) -> bytes:
+        """Return the stored form."""
+        return bytes((1 if self.key else 0,)) + self.key
+
+    @classmethod
+    def unpack(cls, stored: bytes) -> Self:
+        """Read a field of `job_extras`, or the same bytes of a dead letter."""
+        return cls(key=stored[1:17] if len(stored) >= 17 and stored[0] & 1 else b"")
+
+
 class DeadLetterRecord(NamedTuple):
     """What `dead_bodies` holds of a dead letter: two lengths, its member (14 bytes), then these fields."""
 

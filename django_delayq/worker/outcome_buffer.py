@@ -51,7 +51,10 @@ class OutcomeBuffer:
             self._expected += number
 
     def add(self, claim: Claim, outcome: Outcome) -> bool:
-        """Buffer an outcome. Returns True if the caller must wake the worker: it is the first, or no other is expected."""
+        """Buffer an outcome. Returns True if the caller must wake the worker.
+
+        That is so for the first outcome in the buffer, and for one after which no other is expected.
+        """
         # Under the lock that `take()` holds: an outcome added just after the last was taken would wait for the sweep.
         with self._lock:
             first = not self._ended

@@ -82,8 +82,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a postponed job no longer holds its key",
         "store/lua/reschedule.lua",
-        "redis.call('HSET', unique_keys, digest, new_member)",
-        "redis.call('HDEL', unique_keys, digest)",
+        "redis.call('HSET', unique_keys, key, new_member)",
+        "redis.call('HDEL', unique_keys, key)",
     ): (RESCHEDULE,),
     at(
         "a postponed job overwrites a body that changed",

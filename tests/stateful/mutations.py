@@ -215,7 +215,7 @@ MORE = [
         " and redis.call('HEXISTS', dead_bodies, id) == 0",
     ),
     at(
-        "one batch stores two jobs with the same unique key", ENQUEUE, "holders[job.digest] or redis.call", "redis.call"
+        "one batch stores two jobs with the same unique key", ENQUEUE, "holders[job.key] or redis.call", "redis.call"
     ),
     at(
         "an enqueue overwrites a job with the same id",
@@ -226,7 +226,7 @@ MORE = [
     at(
         "requeue takes a key that another job holds",
         REQUEUE,
-        "redis.call('HEXISTS', unique_keys, digest) == 1",
+        "redis.call('HEXISTS', unique_keys, key) == 1",
         "false",
     ),
     at(
@@ -240,7 +240,7 @@ MORE = [
     ),
     at("the first caller that ends forgets the spread of the others", SPREAD, "if others > 0 then", "if false then"),
     at("a second caller of a spread is not counted", SPREAD, "(first and 1 or 0)", "0"),
-    at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
+    at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, key, member)"),
     at(
         "requeue does not reset the attempts",
         "store/operations/dead_letters.py",

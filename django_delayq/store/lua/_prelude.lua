@@ -184,14 +184,20 @@ local function why_not_waiting(id)
   return redis.call('HEXISTS', jobs, id) == 1 and 'ELSEWHERE' or 'GONE'
 end
 
+-- The only reader of extras records: returns the digest of the job's unique key, nil if it has none. A damaged record has
+-- none. The writer is ExtrasRecord of store/records.py.
+local function key_of_extras(record)
+  if record and #record >= 17 and string.byte(record) % 2 == 1 then return string.sub(record, 2, 17) end
+end
+
 -- The script that removes a job's body calls this too, so no key outlives its job and none needs an expiry. Returns the
 -- job's extras record.
 local function delete_extras(member)
   if not has(member, HAS_EXTRAS) then return '' end
   local id = string.sub(member, 1, 12)
   local extra = redis.call('HGET', job_extras, id) or ''
-  local digest = string.sub(extra, 2, 17)
-  if redis.call('HGET', unique_keys, digest) == member then redis.call('HDEL', unique_keys, digest) end
+  local key = key_of_extras(extra)
+  if key and redis.call('HGET', unique_keys, key) == member then redis.call('HDEL', unique_keys, key) end
   redis.call('HDEL', job_extras, id)
   return extra
 end

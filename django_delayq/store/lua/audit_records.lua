@@ -48,8 +48,9 @@ function judge.attempts(id)
 end
 function judge.job_extras(id, head, member, queue, extra)
   if redis.call('HEXISTS', jobs, id) == 0 or (queue > 0 and not has(member, HAS_EXTRAS)) then return 'MISSING' end
-  local held = queue == 0 or redis.call('HEXISTS', unique_keys, string.sub(extra, 2, 17)) == 1
-  return held and 'OK' or 'KEY_NOT_HELD'
+  local key = key_of_extras(extra)
+  if not key then return 'MALFORMED' end
+  return (queue == 0 or redis.call('HEXISTS', unique_keys, key) == 1) and 'OK' or 'KEY_NOT_HELD'
 end
 function judge.claim_records(id, head, member, queue, claim)
   if redis.call('HEXISTS', jobs, id) == 0 then return 'MISSING' end
@@ -61,7 +62,7 @@ function judge.unique_keys(digest, head, member, queue, holder)
   if #holder ~= 14 then return 'MALFORMED' end
   local id = string.sub(holder, 1, 12)
   local extra = redis.call('HEXISTS', jobs, id) == 1 and redis.call('HGET', job_extras, id)
-  if extra and string.sub(extra, 2, 17) ~= digest then return 'MISSING' end
+  if extra and key_of_extras(extra) ~= digest then return 'MISSING' end
   if extra and (queue == 0 or holder == member) then return 'OK' end
   return queue > 0 and has(member, HAS_EXTRAS) and 'KEY_NOT_HELD' or 'MISSING'
 end
@@ -96,7 +97,7 @@ for at = 6, #ARGV, 4 do
       redis.call('HSET', job_extras, string.sub(value, 1, 12), '\1' .. field)
       redis.call('HSET', unique_keys, field, member)
     elseif word == 'KEY_NOT_HELD' then
-      redis.call('HSET', unique_keys, string.sub(value, 2, 17), member)
+      redis.call('HSET', unique_keys, key_of_extras(value), member)
     elseif word == 'QUEUE_NOT_LISTED' then
       index_due(KEYS[base + 1])
       push_notification(notify_dispatcher)

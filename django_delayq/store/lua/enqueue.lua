@@ -3,8 +3,7 @@
 -- KEYS: jobs, job_extras, unique_keys, dead_bodies, queues, queues_version, next_due, notify, next_promotion,
 --   notify_dispatcher, withdrawn; then scheduled, ready and notify of each queue of the batch.
 -- ARGV: now, head start (ms), then per job: member, queue number, due time ('' = at once, '+n' = n µs from now, n = µs
---   since the epoch), body; if the member has HAS_EXTRAS also: extras record, key digest, 1 = reject if the key is
---   held.
+--   since the epoch), body; if the member has HAS_EXTRAS also: extras record, 1 = reject if the key is held.
 -- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member.
 -- Errors: KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key, and nothing was stored.
 -- Cost: O(log n) a job.
@@ -22,18 +21,18 @@ while at <= #ARGV do
   local keep = not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))
   at = at + 4
   if has(member, HAS_EXTRAS) then
-    job.extra, job.digest = ARGV[at], ARGV[at + 1]
-    local holder = keep and (holders[job.digest] or redis.call('HGET', unique_keys, job.digest))
+    job.extra, job.key = ARGV[at], key_of_extras(ARGV[at])
+    local holder = keep and (holders[job.key] or redis.call('HGET', unique_keys, job.key))
     if holder and string.sub(holder, 1, 12) ~= id then
-      if ARGV[at + 2] == '1' then
+      if ARGV[at + 1] == '1' then
         local function hex(c) return string.format('%02x', string.byte(c)) end
         return redis.error_reply('KEYHELD ' .. number .. ' ' .. string.gsub(string.sub(holder, 1, 12), '.', hex))
       end
       reply[#reply + 1], reply[#reply + 2] = number, holder
       keep = false
     end
-    if keep then holders[job.digest] = member end
-    at = at + 3
+    if keep then holders[job.key] = member end
+    at = at + 2
   end
   if keep and redis.call('HEXISTS', dead_bodies, id) == 0 then
     job.due = due_time(due, now)
@@ -56,7 +55,7 @@ for _, job in ipairs(batch) do
     redis.call('HSET', jobs, job.id, job.body)
     if job.extra then
       redis.call('HSET', job_extras, job.id, job.extra)
-      redis.call('HSET', unique_keys, job.digest, job.member)
+      redis.call('HSET', unique_keys, job.key, job.member)
     end
     local entries = job.due and timed[job.queue] or untimed[job.queue]
     entries[#entries + 1], entries[#entries + 2] = job.due or rank_of(job.member, now, head_start), job.member

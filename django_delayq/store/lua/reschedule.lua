@@ -23,9 +23,9 @@ local function reschedule(base, member, given, seen, later_member, later_body, r
   if place == scheduled then index_due(scheduled) end
   if new_body ~= '' then
     redis.call('HSET', jobs, id, new_body)
-    local digest = has(member, HAS_EXTRAS) and string.sub(redis.call('HGET', job_extras, id) or '', 2, 17)
-    if digest and redis.call('HGET', unique_keys, digest) == member then
-      redis.call('HSET', unique_keys, digest, new_member)
+    local key = has(member, HAS_EXTRAS) and key_of_extras(redis.call('HGET', job_extras, id))
+    if key and redis.call('HGET', unique_keys, key) == member then
+      redis.call('HSET', unique_keys, key, new_member)
     end
   end
   if due > now then

@@ -22,7 +22,7 @@ from django_delayq.store.operations.batch import (
 )
 from django_delayq.store.operations.expiry import move_expiry
 from django_delayq.store.operations.spread import Spread
-from django_delayq.store.records import DeadLetterRecord
+from django_delayq.store.records import DeadLetterRecord, ExtrasRecord
 from django_delayq.store.shard import Shard
 
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
@@ -72,7 +72,7 @@ class DeadLetters:
             for number, job in batch.items():
                 letter = DeadLetterRecord.unpack(found[number])
                 try:
-                    self._check_key(letter.extras)
+                    self._check_key(ExtrasRecord.unpack(letter.extras).key)
                     head, changed = decode_head(letter.body), _UNCHANGED
                     if change is not None or head.expires:
                         # A place of a spread is a moment of Redis already.
@@ -108,9 +108,8 @@ class DeadLetters:
         attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
         return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
 
-    def _check_key(self, extras: bytes) -> None:
+    def _check_key(self, digest: bytes) -> None:
         """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
-        digest = extras[1:17]
         if digest and shard_of(digest, self._shards) != self._shard.index:
             raise ShardsChanged(
                 f"DELAYQ['SHARDS'] is {self._shards} now, so the key of this dead letter belongs to shard "
