@@ -78,6 +78,7 @@ class DjangoTask(Task[P, R]):
             key=None if callable(options.key) else options.key,
             key_of=options.key if callable(options.key) else None,
             unique=options.unique,
+            until=options.until,
             expires=None if options.expires is None else expiry_times(options.expires),
             on_expiry=options.on_expiry,
             on_commit=on_commit,

@@ -16,6 +16,7 @@ from django_delayq.task.options import (
     OnExpiry,
     RetryDelay,
     Unique,
+    Until,
     expiry_times,
 )
 from django_delayq.task.task import check_common_options
@@ -36,6 +37,7 @@ class TaskOptions:
     #: The unique key of its jobs: text, or a function that returns it given the arguments of a job (None: no key).
     key: str | Callable[..., str | None] | None = None
     unique: Unique = "keep"
+    until: Until = "finish"
     #: Seconds or timedelta after the due time, or an aware datetime.
     expires: Expires | None = None
     on_expiry: OnExpiry = "drop"

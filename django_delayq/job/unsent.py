@@ -21,6 +21,8 @@ class UnsentJob:
     called_at: float = 0.0
     #: Raise `KeyHeld` if the unique key is held, instead of returning the holder's handle.
     reject: bool = False
+    #: Hold the unique key only until the job begins.
+    until_start: bool = False
     #: Wait for the commit of the caller's transactions.
     on_commit: bool = True
     #: Alias of the only database connection to wait for; None: all that are in an atomic block.

@@ -76,7 +76,7 @@ class Enqueue:
             job = item.job
             args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
             if job.key is not None:
-                extras = ExtrasRecord(key=key_digest(job.task, job.key))
+                extras = ExtrasRecord(key=key_digest(job.task, job.key), until_start=item.until_start)
                 args += (extras.pack(), 1 if item.reject else 0)
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 

@@ -44,15 +44,18 @@ class ExtrasRecord(NamedTuple):
 
     #: Flag 1: the digest of its unique key (16 bytes); empty if it has none.
     key: bytes = b""
+    #: Flag 2: the job holds the key only while it waits.
+    until_start: bool = False
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        return bytes((1 if self.key else 0,)) + self.key
+        return bytes((bool(self.key) + 2 * self.until_start,)) + self.key
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:
         """Read a field of `job_extras`, or the same bytes of a dead letter."""
-        return cls(key=stored[1:17] if len(stored) >= 17 and stored[0] & 1 else b"")
+        has_key = len(stored) >= 17 and stored[0] & 1
+        return cls(key=stored[1:17], until_start=bool(stored[0] & 2)) if has_key else cls()
 
 
 class DeadLetterRecord(NamedTuple):

@@ -10,7 +10,7 @@ from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import Expires, OnExpiry, Unique
+from django_delayq.task.options import Expires, OnExpiry, Unique, Until
 from django_delayq.task.task import Task
 
 
@@ -25,6 +25,7 @@ def execute_later(
     at: datetime | None = None,
     key: str | None = None,
     unique: Unique | None = None,
+    until: Until | None = None,
     priority: int | None = None,
     expires: Expires | None = None,
     on_expiry: OnExpiry | None = None,
@@ -47,5 +48,6 @@ def execute_later(
         raise DelayTypeError("delay must be a number of seconds or a timedelta, got None; 0 means as soon as possible")
     # A delay of 0 is that of a caller who gives none.
     time = {"at": at} if at is not None and not delay else {"delay": delay, "at": at}
-    options = {"key": key, "unique": unique, "priority": priority, "expires": expires, "on_expiry": on_expiry}
-    return task.using(queue=queue, **time, **options).enqueue(*args, **(kwargs or {}))  # type: ignore[arg-type]
+    options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "priority": priority}
+    options |= {"expires": expires, "on_expiry": on_expiry}
+    return task.using(queue=queue, **time, **options).enqueue(*args, **(kwargs or {}))

@@ -22,6 +22,7 @@ from django_delayq.task.options import (
     OnExpiry,
     RetryDelay,
     Unique,
+    Until,
     check_key_function,
     expiry_times,
     result_ttl_us,
@@ -114,6 +115,7 @@ def delayed_task(
     sensitive: Sensitive | Sequence[str] = ...,
     key: str | KeyFunction | None = ...,
     unique: Unique = ...,
+    until: Until = ...,
     expires: Expires | None = ...,
     on_expiry: OnExpiry = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
@@ -137,6 +139,7 @@ def delayed_task(
     sensitive: Sensitive | Sequence[str] = (),
     key: str | KeyFunction | None = None,
     unique: Unique = "keep",
+    until: Until = "finish",
     expires: Expires | None = None,
     on_expiry: OnExpiry = "drop",
     **others: Any,
@@ -152,9 +155,9 @@ def delayed_task(
     `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
     hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
     `key` is the unique key of its jobs: text, or a function that returns text or None given those arguments of the task
-    that it names. `unique` says what a held key means, as in `using()`. `expires` is in seconds or a timedelta after
-    the due time, or an aware datetime: a job that would begin later ends as expired, or as a dead letter with
-    `on_expiry="dead"`.
+    that it names. `unique` and `until` say what a held key means and how long it is held, as in `using()`. `expires` is
+    in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or
+    as a dead letter with `on_expiry="dead"`.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -188,6 +191,7 @@ def delayed_task(
             key=None if key_of else key,  # type: ignore[arg-type]
             key_of=key_of,
             unique=unique,
+            until=until,
             expires=None if expires is None else expiry_times(expires),
             on_expiry=on_expiry,
         )

@@ -27,6 +27,8 @@ OnExpiry = Literal["drop", "dead"]
 KeyFunction = Callable[..., str | None]
 #: What happens if another job holds the key: its handle is returned, or `KeyHeld` raised.
 Unique = Literal["keep", "reject"]
+#: Until when a job holds its key: until it has ended, or only until its first attempt begins.
+Until = Literal["finish", "start"]
 #: Returns whether an earlier run did the work, given the arguments of the job.
 AlreadyDone = Callable[..., bool | Awaitable[bool]]
 #: Returns the delay of the next attempt, None for that of the policy, given the failed one's number and exception.

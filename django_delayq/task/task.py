@@ -46,6 +46,7 @@ from django_delayq.task.options import (
     OnExpiry,
     RetryDelay,
     Unique,
+    Until,
     check_retry_delay,
     compute_key,
     expiry_times,
@@ -88,6 +89,7 @@ class Task(AbsentMethods, Generic[P, R]):
     #: Computes the key from the arguments of a job that has no `key`.
     key_of: KeyFunction | None = None
     unique: Unique = "keep"
+    until: Until = "finish"
     on_commit: bool | None = None
     database: str | None = None
     #: When its jobs expire: µs after the due time, or a moment in µs since the epoch.
@@ -122,6 +124,7 @@ class Task(AbsentMethods, Generic[P, R]):
         priority: int | None = None,
         key: str | None = None,
         unique: Unique | None = None,
+        until: Until | None = None,
         retry: RetryPolicy | None = None,
         timeout: float | timedelta | None = None,
         hard_timeout: float | timedelta | None = None,
@@ -136,10 +139,10 @@ class Task(AbsentMethods, Generic[P, R]):
         `delay` is in seconds or a timedelta, and counts from the call of `enqueue()`. `at` and `run_after` are aware
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
         of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
-        handle and `"reject"` raises `KeyHeld`. `timeout` and `hard_timeout` are in seconds or timedeltas.
-        `store_result` keeps the return value, for RESULT_TTL (True) or for the given time. `expires` is in seconds or a
-        timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or as a dead
-        letter with `on_expiry="dead"`.
+        handle and `"reject"` raises `KeyHeld`. The job holds its key until it ends, or with `until="start"` until it
+        begins. `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for
+        RESULT_TTL (True) or for the given time. `expires` is in seconds or a timedelta after the due time, or an aware
+        datetime: a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -151,11 +154,9 @@ class Task(AbsentMethods, Generic[P, R]):
             raise TypeError("queue and queue_name mean the same; give one of them")
         if queue is not None or queue_name is not None:
             changes["queue"] = get_config().tasks.check_queue(queue if queue is not None else queue_name)
-        options = {"key": key, "unique": unique, "retry": retry, "on_commit": on_commit, "database": database}
-        options["on_expiry"] = on_expiry
+        options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "retry": retry, "priority": priority}
+        options |= {"on_commit": on_commit, "database": database, "on_expiry": on_expiry}
         changes |= {name: value for name, value in options.items() if value is not None}
-        if priority is not None:
-            changes["priority"] = priority
         changes |= {
             f"{name}_us": duration_us(value, name=name)
             for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
@@ -354,6 +355,7 @@ class Task(AbsentMethods, Generic[P, R]):
             job=job,
             body=body,
             reject=self.unique == "reject",
+            until_start=self.until == "start",
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
             delay_us=self.delay_us,
@@ -384,14 +386,13 @@ def check_common_options(
     label: Callable[[str], str],
 ) -> None:
     """Raise ValueError for an option that neither kind of task can have; `label` returns an option's name in errors."""
-    if options.unique not in ("keep", "reject"):
-        raise ValueError(f"{label('unique')} must be 'keep' or 'reject', got {options.unique!r:.80}")
+    for name, one, other in (("unique", "keep", "reject"), ("until", "finish", "start"), ("on_expiry", "drop", "dead")):
+        if (word := getattr(options, name)) not in (one, other):
+            raise ValueError(f"{label(name)} must be {one!r} or {other!r}, got {word!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
     if options.retry_delay is not None:
         check_retry_delay(options.retry_delay, name=label("retry_delay"))
-    if options.on_expiry not in ("drop", "dead"):
-        raise ValueError(f"{label('on_expiry')} must be 'drop' or 'dead', got {options.on_expiry!r:.80}")
     for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):
         if limit_us == 0:
             raise ValueError(f"{label(name)} must be more than 0 seconds; leave it out for no limit")

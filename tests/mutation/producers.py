@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-KEYS, DECLARATION = "tests/integration/task/test_key_functions.py", "tests/integration/task/test_declaration.py"
+KEYS, DECLARATION = "tests/integration/task/unique/test_key_functions.py", "tests/integration/task/test_declaration.py"
 
 COMMIT = "tests/integration/task/on_commit"
 DEADLINE = "tests/integration/store/client/test_deadline.py"

@@ -90,14 +90,17 @@ class Model(ModelState):
         first, version = worker not in self.exchanges, self.reply_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
         stopped = frozenset(item.lease for item in ended if item.lease not in lost and self._is_refused(item))
-        for item in ended:
-            if item.lease not in lost | stopped:
-                self._settle(self.jobs[item.lease[:12]], item)
+        settled = [item for item in ended if item.lease not in lost | stopped]
+        for item in settled:
+            self._settle(self.jobs[item.lease[:12]], item)
+        for item in sorted(settled, key=lambda item: item.ending is OutcomeKind.UNSTARTED):
+            self._take_key_again(item)
         claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
             job.stop_by, job.progress, job.ahead_us = None, b"", None
+            job.holds_key = job.holds_key and not job.until_start
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
@@ -121,6 +124,7 @@ class Model(ModelState):
         job.place, job.score = Place.CLAIMED, self.now + self.lease_us
         job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
+        job.holds_key = job.holds_key and not job.until_start
         self._use(job.queue)
         self.workers[token[:8]] = self.now
         self.described.add(token[:8])
@@ -170,6 +174,7 @@ class Model(ModelState):
             may_be_spared = job is not None and (job.unconfirmed or not item.spared)
             if job and job.score <= self.now and (job.stop_by is not None) == stops and (stops or may_be_spared):
                 self._settle(job, item)
+                self._take_key_again(item)
                 carried_out += 1
         return carried_out
 
@@ -248,8 +253,10 @@ class Model(ModelState):
         job = self._dead(raw_id, died_us)
         if job is None:
             return None
-        if job.digest and (holder := self.holder(job.digest)):
+        holder = self.holder(job.digest) if job.digest else None
+        if holder and not job.until_start:
             raise KeyTaken(0, holder)
+        job.holds_key = job.digest is not None and holder is None
         job.revive()
         self._wait(job, self.now + delay_us, revived=True)
         return job.due_us
@@ -321,6 +328,12 @@ class Model(ModelState):
         if job.place in (Place.READY, Place.RECOVERED):
             self._list_queue(job.queue)
 
+    def _take_key_again(self, item: Ended) -> None:
+        """Let a job that gave its key up at its start, and waits again, hold it, unless another one does."""
+        job = self.jobs.get(item.lease[:12])
+        if job and job.waits and job.until_start and job.digest and self.holder(job.digest) is None:
+            job.holds_key = True
+
     def _put_back(self, job: ModelJob, item: Ended) -> None:
         if item.ending is OutcomeKind.STOPPED:
             return self._end(job, "cancelled", keep=True)
@@ -341,7 +354,7 @@ class Model(ModelState):
         job.ended, job.crash_suspected, job.spared, job.waiting_since = job.ended + 1, False, False, 0
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
         if item.ending in ENDED_FOR_GOOD or job.ended >= job.max_attempts:
-            job.place, job.score = Place.DEAD, self.now
+            job.place, job.score, job.holds_key = Place.DEAD, self.now, False
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.crash_suspected = (
                 Place.RECOVERED if crash_suspected else Place.READY,

@@ -56,8 +56,7 @@ class ModelState:
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds the key."""
-        alive = (job for job in self.jobs.values() if job.place is not Place.DEAD)
-        return next((job.raw_id for job in alive if job.digest == digest), None)
+        return next((job.raw_id for job in self.jobs.values() if job.holds_key and job.digest == digest), None)
 
     def leased(self, lease: bytes) -> ModelJob | None:
         """Return the job that is claimed under exactly this lease."""

@@ -214,9 +214,7 @@ MORE = [
         ENQUEUE,
         " and redis.call('HEXISTS', dead_bodies, id) == 0",
     ),
-    at(
-        "one batch stores two jobs with the same unique key", ENQUEUE, "holders[job.key] or redis.call", "redis.call"
-    ),
+    at("one batch stores two jobs with the same unique key", ENQUEUE, "holders[job.key] or redis.call", "redis.call"),
     at(
         "an enqueue overwrites a job with the same id",
         ENQUEUE,
@@ -240,6 +238,46 @@ MORE = [
     ),
     at("the first caller that ends forgets the spread of the others", SPREAD, "if others > 0 then", "if false then"),
     at("a second caller of a spread is not counted", SPREAD, "(first and 1 or 0)", "0"),
+    at(
+        "a started job keeps the key that it holds until its start",
+        "store/lua/settle_and_claim.lua",
+        "  for _, member in ipairs(keyed) do give_up_key(member) end\n",
+    ),
+    at(
+        "a job that is claimed by a person keeps its key after its start",
+        "store/lua/claim_one.lua",
+        "give_up_key(member)\n",
+    ),
+    at(
+        "a started job takes the key of another job with it",
+        "store/lua/_prelude.lua",
+        "key_until_start(member)\n  if key and redis.call('HGET', unique_keys, key) == member then",
+        "key_until_start(member)\n  if key then",
+    ),
+    at(
+        "a job that waits again does not hold its key",
+        "store/lua/settle_and_claim.lua",
+        "for _, member in ipairs(waiting) do take_key_again(member) end\n",
+    ),
+    at("a reclaimed job does not hold its key", "store/lua/reclaim.lua", "      take_key_again(member)\n"),
+    at(
+        "a job that waits again takes the key of another one",
+        "store/lua/_prelude.lua",
+        "if key and redis.call('HEXISTS', unique_keys, key) == 0 then redis.call('HSET', unique_keys, key, member) end",
+        "if key then redis.call('HSET', unique_keys, key, member) end",
+    ),
+    at(
+        "a dead letter takes the key of another job",
+        REQUEUE,
+        "if key and not is_held then redis.call",
+        "if key then redis.call",
+    ),
+    at(
+        "a dead letter that needs no key until its end is refused for it",
+        REQUEUE,
+        "if is_held and not until_start then",
+        "if is_held then",
+    ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, key, member)"),
     at(
         "requeue does not reset the attempts",

@@ -79,7 +79,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     """Return what `plain` must return."""
     expected: dict[str, Any] = defaultdict(dict)
     for raw_id, job in model.jobs.items():
-        extra = b"\1" + job.digest if job.digest else b""
+        extra = bytes((1 + 2 * job.until_start,)) + job.digest if job.digest else b""
         if job.place is Place.DEAD:
             expected[keys("dead_letters")][raw_id] = job.score
             sizes = len(job.record).to_bytes(4) + len(extra).to_bytes(4)
@@ -90,6 +90,8 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
             expected[keys("attempts")][raw_id] = job.record
         if job.digest:
             expected[keys("job_extras")][raw_id] = extra
+        if job.digest and job.holds_key:
+            assert job.digest not in expected[keys("unique_keys")], "two jobs hold a key"
             expected[keys("unique_keys")][job.digest] = job.member
         if job.place is Place.CLAIMED:
             expected[keys("leases")][job.lease] = job.score

@@ -37,6 +37,9 @@ class ModelJob:
     body: bytes
     queue: str
     digest: bytes | None
+    #: The job holds its key only until its start; and whether it holds it now.
+    until_start: bool
+    holds_key: bool
     max_attempts: int
     place: Place = Place.READY
     #: Due time, rank, lease end or time of death (µs).
@@ -70,7 +73,16 @@ class ModelJob:
     @classmethod
     def of(cls, draft: UnsentJob) -> "ModelJob":
         job = draft.job
-        return cls(job.member, draft.body, job.queue, digest_of(draft), job.retry.max_attempts, expiry=job.expiry)
+        return cls(
+            member=job.member,
+            body=draft.body,
+            queue=job.queue,
+            digest=digest_of(draft),
+            until_start=draft.until_start,
+            holds_key=job.key is not None,
+            max_attempts=job.retry.max_attempts,
+            expiry=job.expiry,
+        )
 
     def put_off(self, item: "Ended", now: int) -> bool:
         """Settle a run that is no attempt; return False if it is one."""

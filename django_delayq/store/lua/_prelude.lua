@@ -184,10 +184,32 @@ local function why_not_waiting(id)
   return redis.call('HEXISTS', jobs, id) == 1 and 'ELSEWHERE' or 'GONE'
 end
 
--- The only reader of extras records: returns the digest of the job's unique key, nil if it has none. A damaged record has
--- none. The writer is ExtrasRecord of store/records.py.
+-- The only reader of extras records: returns the digest of the job's unique key, nil if it has none, and whether the job
+-- holds that key only until its start. A damaged record has none. The writer is ExtrasRecord of store/records.py.
 local function key_of_extras(record)
-  if record and #record >= 17 and string.byte(record) % 2 == 1 then return string.sub(record, 2, 17) end
+  local flags = record and string.byte(record) or 0
+  if flags % 2 == 1 and #record >= 17 then return string.sub(record, 2, 17), math.floor(flags / 2) % 2 == 1 end
+end
+
+-- The digest of the key that a waiting job holds only until its start; nil if there is none.
+local function key_until_start(member)
+  local key, until_start
+  if has(member, HAS_EXTRAS) then
+    key, until_start = key_of_extras(redis.call('HGET', job_extras, string.sub(member, 1, 12)))
+  end
+  return until_start and key or nil
+end
+
+-- After a claim: a job that holds its key only until its start gives it up.
+local function give_up_key(member)
+  local key = key_until_start(member)
+  if key and redis.call('HGET', unique_keys, key) == member then redis.call('HDEL', unique_keys, key) end
+end
+
+-- After a claimed job waits again: it takes the key that it gave up, unless another job holds it now.
+local function take_key_again(member)
+  local key = key_until_start(member)
+  if key and redis.call('HEXISTS', unique_keys, key) == 0 then redis.call('HSET', unique_keys, key, member) end
 end
 
 -- The script that removes a job's body calls this too, so no key outlives its job and none needs an expiry. Returns the

@@ -48,9 +48,10 @@ function judge.attempts(id)
 end
 function judge.job_extras(id, head, member, queue, extra)
   if redis.call('HEXISTS', jobs, id) == 0 or (queue > 0 and not has(member, HAS_EXTRAS)) then return 'MISSING' end
-  local key = key_of_extras(extra)
+  local key, until_start = key_of_extras(extra)
   if not key then return 'MALFORMED' end
-  return (queue == 0 or redis.call('HEXISTS', unique_keys, key) == 1) and 'OK' or 'KEY_NOT_HELD'
+  -- A job that gave its key up goes without, if another one held it when this job waited again.
+  return (queue == 0 or until_start or redis.call('HEXISTS', unique_keys, key) == 1) and 'OK' or 'KEY_NOT_HELD'
 end
 function judge.claim_records(id, head, member, queue, claim)
   if redis.call('HEXISTS', jobs, id) == 0 then return 'MISSING' end

@@ -59,6 +59,7 @@ for at = 4, #ARGV, 4 do
       put_dead_letter(now, member, record)
     else
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
+      take_key_again(member)
       due = math.max(now + delay, due or 0)
       if due > now then
         put_scheduled(KEYS[base + 1], {math.min(due, LATEST), member})

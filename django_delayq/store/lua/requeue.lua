@@ -18,13 +18,14 @@ local function requeue(base, id, died, given, record, seen, new_member, new_body
   local record_size, extra_size = struct.unpack('>I4I4', stored)
   local member = string.sub(stored, 9, 22)
   local extra = string.sub(stored, 23 + record_size, 22 + record_size + extra_size)
-  local key = has(member, HAS_EXTRAS) and key_of_extras(extra)
+  local key, until_start = key_of_extras(extra)
   local body = string.sub(stored, 23 + record_size + extra_size)
   if seen ~= '' then
     if body ~= seen then return 'GONE', 0 end
     member, body = new_member, new_body
   end
-  if key and redis.call('HEXISTS', unique_keys, key) == 1 then return 'HELD', 0 end
+  local is_held = key and redis.call('HEXISTS', unique_keys, key) == 1
+  if is_held and not until_start then return 'HELD', 0 end
 
   remove_dead_letters({id}, #stored)
   redis.call('HSET', jobs, id, body)
@@ -32,7 +33,7 @@ local function requeue(base, id, died, given, record, seen, new_member, new_body
   if #record > 3 then redis.call('HSET', attempts, id, record) end
   if has(member, HAS_EXTRAS) then
     redis.call('HSET', job_extras, id, extra)
-    if key then redis.call('HSET', unique_keys, key, member) end
+    if key and not is_held then redis.call('HSET', unique_keys, key, member) end
   end
   local due = math.max(now, due_time(given, now))
   if due > now then

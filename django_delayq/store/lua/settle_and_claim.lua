@@ -144,7 +144,7 @@ end
 -- Freeing first (see the prelude). From here on nobody else can settle these leases.
 redis.call('SREM', unconfirmed, '', unpack(alive))
 redis.call('ZREM', leases, '', unpack(alive))
-local ended, done = {}, {}
+local ended, done, waiting = {}, {}, {}
 for i, lease in ipairs(alive) do
   local member = string.sub(lease, 1, 14)
   local id = string.sub(member, 1, 12)
@@ -154,6 +154,7 @@ for i, lease in ipairs(alive) do
   elseif retries[lease] then
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
+    waiting[#waiting + 1] = member
     if retry.record then redis.call('HSET', attempts, id, retry.record) end
     if retry.rank then
       put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
@@ -167,6 +168,8 @@ for i, lease in ipairs(alive) do
     done[#done + 1] = id
   end
 end
+-- After all of them: a job that has ended may have held the key.
+for _, member in ipairs(waiting) do take_key_again(member) end
 if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end
 if #done > 0 then redis.call('HDEL', jobs, unpack(done)); redis.call('HDEL', attempts, unpack(done)) end
 
@@ -256,7 +259,11 @@ repeat
   moved, ahead = moved + #aside, math.max(want, READ_AHEAD)
 until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE
 -- Read before anything is claimed: if the bodies cannot be read, nothing is.
-local bodies = read(jobs, claims)
+local bodies, keyed = read(jobs, claims), {}
+for _, claim in ipairs(claims) do
+  if has(claim.member, HAS_EXTRAS) then keyed[#keyed + 1] = claim.member end
+end
+if #keyed > 0 then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
 local taken, lease_entries, claim_entries, recorded = {}, {}, {}, {}
 for i, claim in ipairs(claims) do
   taken[claim.place] = taken[claim.place] or {}
@@ -274,6 +281,7 @@ end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(lease_entries))
   redis.call('HSET', claim_records, unpack(claim_entries))
+  for _, member in ipairs(keyed) do give_up_key(member) end
   for i = 2, blocking and #lease_entries or 0, 2 do redis.call('SADD', unconfirmed, lease_entries[i]) end
 end
 -- Recovered jobs that remain need a worker with a free process, so a worker that claimed one notifies the next. A

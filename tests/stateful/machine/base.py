@@ -65,7 +65,7 @@ class Base(RuleBasedStateMachine):
             # Scripts see only the flag; a large body would only slow the machine down.
             flags=Flag.LARGE if request.large else Flag(0),
         )
-        draft = unsent(job, max_payload=4_096, reject=request.reject)
+        draft = unsent(job, max_payload=4_096, reject=request.reject, until_start=request.until_start)
         word, us = request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
         draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)

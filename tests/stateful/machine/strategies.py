@@ -36,6 +36,7 @@ class Request:
     when: tuple[str, int] = AT_ONCE
     key: str | None = None
     reject: bool = False
+    until_start: bool = False
     max_attempts: int = 3
     large: bool = False
     #: Its result is kept.
@@ -51,6 +52,7 @@ requests = st.builds(
     when=st.just(AT_ONCE) | st.sampled_from(TIMES),
     key=st.sampled_from([None, None, "k", "l"]),
     reject=st.booleans(),
+    until_start=st.booleans(),
     max_attempts=st.integers(1, 3),
     large=st.sampled_from([False, False, False, True]),
     kept=st.booleans(),
