@@ -19,7 +19,7 @@ def numbered(number: int) -> Claim:
     return claim_for(None, lease=number.to_bytes(30))
 
 
-def unsent(job: Job, *, max_payload: int, reject: bool = False, until_start: bool = False) -> UnsentJob:
+def unsent(job: Job, *, max_payload: int, unique: str = "keep", until_start: bool = False) -> UnsentJob:
     """Return a job to send at once, without a delay."""
     job, body = encode_new(job, max_payload=max_payload)
-    return UnsentJob(job=job, body=body, reject=reject, until_start=until_start, on_commit=False)
+    return UnsentJob(job=job, body=body, unique=unique, until_start=until_start, on_commit=False)

@@ -71,7 +71,7 @@ class ShardApis:
         delay: int | None = None,
         due: int | None = None,
         key: str | None = None,
-        reject: bool = False,
+        unique: str = "keep",
         raw_id: bytes | None = None,
         ttl: int | None = None,
     ) -> UnsentJob:
@@ -86,7 +86,7 @@ class ShardApis:
             key=key,
             result_ttl_us=ttl,
         )
-        draft = unsent(job, max_payload=1_000_000, reject=reject)
+        draft = unsent(job, max_payload=1_000_000, unique=unique)
         return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:

@@ -1,7 +1,7 @@
-"""Spelling: the suggestion in errors about unknown names."""
+"""Spelling: known words in errors about unknown ones."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
@@ -9,3 +9,9 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
     names = {str(name).casefold(): str(name) for name in known}
     close = difflib.get_close_matches(str(word).casefold(), names, n=1)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""
+
+
+def one_of(words: Sequence[str]) -> str:
+    """Return "'keep', 'reject' or 'replace'" for those words; there are at least two."""
+    *others, last = map(repr, words)
+    return f"{', '.join(others)} or {last}"

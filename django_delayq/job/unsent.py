@@ -19,14 +19,19 @@ class UnsentJob:
     due_us: int | None = None
     #: `Clock.steady()` at the call that the delay counts from.
     called_at: float = 0.0
-    #: Raise `KeyHeld` if the unique key is held, instead of returning the holder's handle.
-    reject: bool = False
+    #: What happens if another job holds its unique key: "keep", "reject" or "replace", as in `Task.using()`.
+    unique: str = "keep"
     #: Hold the unique key only until the job begins.
     until_start: bool = False
     #: Wait for the commit of the caller's transactions.
     on_commit: bool = True
     #: Alias of the only database connection to wait for; None: all that are in an atomic block.
     database: str | None = None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it takes the place of a waiting job that holds its key."""
+        return self.unique == "replace" and self.job.key is not None
 
     def rescheduled(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "UnsentJob":
         """Return the job with another time; its delayed flag follows."""

@@ -1,12 +1,16 @@
 """Enqueue: accept new jobs. Called by web processes, commands and tasks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
+from typing import NamedTuple
 
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
-from django_delayq.job.codec import encrypt, with_due
+from django_delayq.exceptions import KeyHeld
+from django_delayq.job.codec import encrypt, try_decode_head, with_due
+from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
@@ -16,9 +20,12 @@ from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
 _ENQUEUE, _ENQUEUE_ONE = Script("enqueue"), Script("enqueue_one")
+_FIND_HOLDERS, _REPLACE = Script("find_holders"), Script("replace")
 #: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
 #: the rate is the same.
 BATCH = 250
+#: How often the holders of keys are read again because one of them moved meanwhile.
+_TRIES = 3
 
 
 @fast_dataclass
@@ -31,6 +38,20 @@ class EnqueueResult:
     due_us: list[int]
     #: Position in the batch -> id of the job that holds its unique key; the job at that position was not stored.
     held: dict[int, bytes]
+    #: Those of them whose arguments, options and time the holder got.
+    replaced: frozenset[int] = frozenset()
+
+
+class Holder(NamedTuple):
+    """The job that holds a unique key."""
+
+    member: bytes
+    queue: str
+
+    @property
+    def raw_id(self) -> bytes:
+        """The id of the job."""
+        return self.member[:12]
 
 
 def key_digest(task: str, key: str) -> bytes:
@@ -51,10 +72,12 @@ class Enqueue:
 
     # Also for what it calls: Django looks for the decorator in all frames above.
     @sensitive_variables()
-    def prepare(self, unsent: Sequence[UnsentJob]) -> "EnqueueCall":
-        """Return the call that stores up to 250 jobs, not sent yet."""
+    def prepare(self, unsent: Sequence[UnsentJob]) -> "EnqueueCall | ReplaceCall":
+        """Return the call that stores up to 250 jobs, not sent yet. Either all of them replace others, or none does."""
         now = self._shard.clock.steady()
         each_remaining_us = [_remaining_us(item, now) for item in unsent]
+        if unsent[0].replaces:
+            return ReplaceCall(self, unsent, each_remaining_us)
         if len(unsent) == 1 and unsent[0].job.key is None:
             call = self.enqueue_one(unsent[0], each_remaining_us[0])
         else:
@@ -76,9 +99,41 @@ class Enqueue:
             job = item.job
             args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
             if job.key is not None:
-                extras = ExtrasRecord(key=key_digest(job.task, job.key), until_start=item.until_start)
-                args += (extras.pack(), 1 if item.reject else 0)
+                args += (_extras(item).pack(), 1 if item.unique == "reject" else 0)
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
+
+    def find_holders(self, digests: Sequence[bytes]) -> list[Holder | None]:
+        """Return the holder of each unique key, up to 250. One round trip."""
+        _, *found = self._shard.run(_FIND_HOLDERS, digests)
+        holders: list[Holder | None] = []
+        for member, body in zip(found[::2], found[1::2], strict=True):
+            head = try_decode_head(body)
+            holders.append(Holder(member, head.queue if head else DEFAULT_QUEUE) if member else None)
+        return holders
+
+    def replace(
+        self,
+        unsent: Sequence[UnsentJob],
+        each_remaining_us: Sequence[int | None],
+        holders: Sequence[Holder | None],
+    ) -> tuple[int, list[bytes]]:
+        """Store each job, or give its arguments, options and time to the waiting job that holds its key. Atomic.
+
+        Returns Redis's time (µs since the epoch), and per job STORED, REPLACED or KEPT; ELSEWHERE alone if a holder is
+        not where it was read: then nothing was done. No two jobs may have the same key.
+        """
+        queues = [*(item.job.queue for item in unsent), *(holder.queue for holder in holders if holder)]
+        numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queues), 1)}
+        args: list[Part] = [self._head_start]
+        for item, remaining_us, holder in zip(unsent, each_remaining_us, holders, strict=True):
+            job = item.job
+            signed = item if holder is None else replace(item, job=replace(job, raw_id=holder.raw_id))
+            args += (numbers[job.queue], job.member, *self._due_and_body(signed, remaining_us), _extras(item).pack())
+            args += (holder.member, numbers[holder.queue]) if holder else (b"", 0)
+        keys = self._shard.keys
+        more_keys = [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))]
+        now_us, *words = self._shard.run(_REPLACE, args, more_keys=more_keys)
+        return now_us, words
 
     def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:
         """Return the due time and the body of a job as the scripts take them."""
@@ -125,6 +180,65 @@ class EnqueueCall:
     def abandon(self) -> None:
         """Drop the reply of a call that was sent; the jobs may be stored."""
         self._call.abandon()
+
+
+class ReplaceCall:
+    """One call that stores its jobs, or puts each in the place of the waiting job that holds its key. Safe to repeat.
+
+    Of jobs with the same key only the last one is sent, with the id of the first.
+    """
+
+    def __init__(self, api: Enqueue, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> None:
+        self._api = api
+        self._ids = [item.job.raw_id for item in unsent]
+        positions: dict[bytes, list[int]] = {}
+        for number, item in enumerate(unsent):
+            positions.setdefault(_extras(item).key, []).append(number)
+        self._digests, self._positions = list(positions), list(positions.values())
+        self._unsent = [
+            replace(unsent[same[-1]], job=replace(unsent[same[-1]].job, raw_id=self._ids[same[0]]))
+            for same in self._positions
+        ]
+        self._each_remaining_us = [each_remaining_us[same[-1]] for same in self._positions]
+
+    def send(self) -> bool:
+        """Send nothing, since the holders must be read first, and return False. See `EnqueueCall.send()`."""
+        return False
+
+    @sensitive_variables()
+    def result(self) -> EnqueueResult:
+        """Return what happened to the batch. Two round trips, six if holders move at the same time.
+
+        Raises `KeyHeld` if one still does, and `StoreError`s as `EnqueueCall.result()` does.
+        """
+        for _ in range(_TRIES):
+            holders = self._api.find_holders(self._digests)
+            now_us, words = self._api.replace(self._unsent, self._each_remaining_us, holders)
+            if words != [b"ELSEWHERE"]:
+                return self._result(now_us, words, holders)
+        number, holder = next(((number, holder) for number, holder in enumerate(holders) if holder), (0, None))
+        raise KeyHeld(holder=holder.raw_id.hex() if holder else "", index=self._positions[number][0])
+
+    def abandon(self) -> None:
+        """Do nothing: no reply is outstanding between two calls."""
+
+    def _result(self, now_us: int, words: Sequence[bytes], holders: Sequence[Holder | None]) -> EnqueueResult:
+        due_us, held, replaced = [now_us] * len(self._ids), dict[int, bytes](), set[int]()
+        calls = zip(self._unsent, self._each_remaining_us, self._positions, words, holders, strict=True)
+        for item, remaining_us, (first, *others), word, holder in calls:
+            due_us[first] = _due_us(item, remaining_us, now_us)
+            raw_id = item.job.raw_id if holder is None else holder.raw_id
+            # After a lost reply the holder may be the job itself.
+            same = [first, *others] if raw_id != self._ids[first] else others
+            held.update(dict.fromkeys(same, raw_id))
+            replaced.update(others if raw_id == self._ids[first] else same if word == b"REPLACED" else ())
+        return EnqueueResult(now_us=now_us, due_us=due_us, held=held, replaced=frozenset(replaced))
+
+
+def _extras(item: UnsentJob) -> ExtrasRecord:
+    """Return the extras record of a job with a unique key."""
+    assert item.job.key is not None
+    return ExtrasRecord(key=key_digest(item.job.task, item.job.key), until_start=item.until_start)
 
 
 def _remaining_us(item: UnsentJob, now: float) -> int | None:

@@ -44,6 +44,8 @@ class JobHandle:
     maybe_sent = False
     #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
     created = True
+    #: True if the holder waited and, with `unique="replace"`, got the arguments, options and time of this enqueue.
+    replaced = False
     #: Names the `cancel()` of this handle in Redis, so that it can be repeated after a lost reply.
     _token = b""
     _due_us: int | None = None
@@ -293,6 +295,7 @@ class JobHandle:
         """Record that the store accepted the draft as number `number` of a batch."""
         if number in result.held:
             self._raw_id, self.created, self._state, self._job = result.held[number], False, None, None
+            self.replaced = number in result.replaced
         elif self._state is None and self._due_us is None and not self.maybe_sent:
             self._due_us = result.due_us[number]
             self._state = State.SCHEDULED if self._due_us > result.now_us else State.READY
@@ -308,7 +311,7 @@ class JobHandle:
     def __hash__(self) -> int:
         """Raises TypeError while the id may still become that of another job."""
         draft = self.draft
-        if draft is not None and draft.job.key is not None and not draft.reject:
+        if draft is not None and draft.job.key is not None and draft.unique != "reject":
             raise TypeError(
                 f"job {self.id} is not sent yet, and gets another id if its key is held by then: put its handle into "
                 f"a set or a dict after the commit, or keep it in a list"

@@ -25,8 +25,8 @@ Expires = float | timedelta | datetime
 OnExpiry = Literal["drop", "dead"]
 #: Returns the unique key of a job, or None for none, given those arguments of the task that it names.
 KeyFunction = Callable[..., str | None]
-#: What happens if another job holds the key: its handle is returned, or `KeyHeld` raised.
-Unique = Literal["keep", "reject"]
+#: What happens if another job holds the key: its handle is returned, `KeyHeld` raised, or a waiting job replaced.
+Unique = Literal["keep", "reject", "replace"]
 #: Until when a job holds its key: until it has ended, or only until its first attempt begins.
 Until = Literal["finish", "start"]
 #: Returns whether an earlier run did the work, given the arguments of the job.

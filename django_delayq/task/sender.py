@@ -303,11 +303,12 @@ def _once(handles: Iterable[JobHandle]) -> list[JobHandle]:
 
 
 def _by_shard(handles: Iterable[JobHandle]) -> Iterator[tuple[str | None, int, list[JobHandle]]]:
-    by_shard: dict[tuple[str | None, int], list[JobHandle]] = {}
+    # Jobs that replace others are stored by another script.
+    by_shard: dict[tuple[str | None, int, bool], list[JobHandle]] = {}
     for handle in handles:
-        if handle.draft:
-            by_shard.setdefault((handle.backend, handle.draft.job.shard), []).append(handle)
-    for (backend, shard), members in by_shard.items():
+        if draft := handle.draft:
+            by_shard.setdefault((handle.backend, draft.job.shard, draft.replaces), []).append(handle)
+    for (backend, shard, _), members in by_shard.items():
         # A receiver of the signals of an earlier batch may have cancelled some of these.
         for batch in in_batches(handle for handle in members if handle.draft):
             yield backend, shard, batch

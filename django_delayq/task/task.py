@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS
 from inspect import Signature
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import is_resolved, resolve
 from django_delayq.conf.settings import get_config
+from django_delayq.conf.spelling import one_of
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
@@ -139,10 +140,11 @@ class Task(AbsentMethods, Generic[P, R]):
         `delay` is in seconds or a timedelta, and counts from the call of `enqueue()`. `at` and `run_after` are aware
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
         of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
-        handle and `"reject"` raises `KeyHeld`. The job holds its key until it ends, or with `until="start"` until it
-        begins. `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for
-        RESULT_TTL (True) or for the given time. `expires` is in seconds or a timedelta after the due time, or an aware
-        datetime: a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
+        handle, `"reject"` raises `KeyHeld`, and `"replace"` gives that job the new arguments, options and time if it
+        waits. A job holds its key until it ends, or with `until="start"` until it begins. `timeout` and `hard_timeout`
+        are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL (True) or for that time.
+        `expires` is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later
+        ends as expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -354,7 +356,7 @@ class Task(AbsentMethods, Generic[P, R]):
         draft = UnsentJob(
             job=job,
             body=body,
-            reject=self.unique == "reject",
+            unique=self.unique,
             until_start=self.until == "start",
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
@@ -379,16 +381,12 @@ def check_options(task: Task[..., Any]) -> None:
 
 
 def check_common_options(
-    options: Any,
-    *,
-    timeout_us: int | None = None,
-    hard_timeout_us: int | None = None,
-    label: Callable[[str], str],
+    options: Any, *, label: Callable[[str], str], timeout_us: int | None = None, hard_timeout_us: int | None = None
 ) -> None:
     """Raise ValueError for an option that neither kind of task can have; `label` returns an option's name in errors."""
-    for name, one, other in (("unique", "keep", "reject"), ("until", "finish", "start"), ("on_expiry", "drop", "dead")):
-        if (word := getattr(options, name)) not in (one, other):
-            raise ValueError(f"{label(name)} must be {one!r} or {other!r}, got {word!r:.80}")
+    for name, known in (("unique", Unique), ("until", Until), ("on_expiry", OnExpiry)):
+        if (word := getattr(options, name)) not in get_args(known):
+            raise ValueError(f"{label(name)} must be {one_of(get_args(known))}, got {word!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
     if options.retry_delay is not None:

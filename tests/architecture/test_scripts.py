@@ -104,7 +104,7 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
 def test_reading_scripts_only_read() -> None:
     reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
     reads |= {"HGETALL", "HKEYS", "INFO", "LINDEX", "ZUNION"}
-    for name in ("find", "page", "snapshot", "due_histogram"):
+    for name in ("find", "find_holders", "page", "snapshot", "due_histogram"):
         assert commands(STORE / "lua" / f"{name}.lua") <= reads
 
 

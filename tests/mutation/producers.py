@@ -42,9 +42,33 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        if False:\n",
     ): (f"{MIDDLEWARE}/test_enqueue.py",),
     at(
+        "a job takes the place of another one than it was written for",
+        "store/lua/replace.lua",
+        "  if (redis.call('HGET', unique_keys, key) or '') ~= holder then return 'ELSEWHERE' end\n",
+        "",
+    ): ("tests/integration/task/unique/test_replace.py",),
+    at(
+        "a call that was cancelled before it arrived replaces a job",
+        "store/lua/replace.lua",
+        "  if redis.call('ZSCORE', withdrawn, own_id) then return 'STORED' end\n",
+        "",
+    ): ("tests/integration/task/unique/test_replace.py",),
+    at(
+        "a replaced job has the signature of another one",
+        "store/enqueue.py",
+        "signed = item if holder is None else replace(item, job=replace(job, raw_id=holder.raw_id))",
+        "signed = item",
+    ): ("tests/integration/task/unique/test_replace.py",),
+    at(
+        "of a batch, the last job of a key has its own id",
+        "store/enqueue.py",
+        "raw_id=self._ids[same[0]]",
+        "raw_id=self._ids[same[-1]]",
+    ): ("tests/integration/task/unique/test_replace.py",),
+    at(
         "a handle is lost in a set when its key is held",
         "task/handle.py",
-        "draft.job.key is not None and not draft.reject",
+        'draft.job.key is not None and draft.unique != "reject"',
         "False",
     ): ("tests/integration/task/test_async_calls.py",),
     at(

@@ -30,7 +30,7 @@ class Model(ModelState):
                 continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
             if holder is not None and holder != raw_id:
-                if draft.reject:
+                if draft.unique == "reject":
                     raise KeyTaken(number, holder)
                 held[number] = holder
                 continue
@@ -44,6 +44,40 @@ class Model(ModelState):
             self.counts["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
         return held
+
+    def replace(self, drafts: Sequence[UnsentJob]) -> tuple[dict[int, bytes], set[int]]:
+        """Accept jobs, or put them in the place of waiting ones that hold their keys.
+
+        Of several with one key the last counts, under the id of the first. Return the holders by position, and the
+        positions of those that replaced a job.
+        """
+        held, replaced = dict[int, bytes](), set[int]()
+        positions: dict[bytes, list[int]] = {}
+        for number, draft in enumerate(drafts):
+            positions.setdefault(digest_of(draft) or b"", []).append(number)
+        for digest, (first, *others) in positions.items():
+            draft, own = drafts[[first, *others][-1]], drafts[first].job.raw_id
+            holder = None if own in self.withdrawn else self.holder(digest)
+            raw_id = holder or own
+            if raw_id == own:
+                held |= dict.fromkeys(others, own)
+                replaced.update(others)
+            else:
+                held |= dict.fromkeys((first, *others), raw_id)
+            if holder is None and (own in self.jobs or own in self.withdrawn):
+                continue
+            known = self.jobs.get(raw_id)
+            if known is None:
+                self.counts["enqueued"] += 1
+            elif not known.waits:
+                continue
+            elif raw_id != own:
+                replaced.update((first, *others))
+            job = ModelJob.of(draft)
+            job.member = raw_id + job.member[12:]
+            self.jobs[raw_id] = job
+            self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
+        return held, replaced
 
     def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
         """Move due jobs and remove what is old. Return jobs moved, dead letters removed, expired leases."""

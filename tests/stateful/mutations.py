@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
-SPREAD = "store/lua/take_places.lua"
+SPREAD, REPLACE = "store/lua/take_places.lua", "store/lua/replace.lua"
 
 
 @dataclass(frozen=True)
@@ -278,6 +278,15 @@ MORE = [
         "if is_held and not until_start then",
         "if is_held then",
     ),
+    at("a replaced job keeps its attempts", REPLACE, "    redis.call('HDEL', attempts, job.id)\n"),
+    at("a replaced job also stays in its old place", REPLACE, "    redis.call('ZREM', job.place, job.holder)\n"),
+    at(
+        "the time of a replaced job stays in the index",
+        REPLACE,
+        "    if job.was_scheduled then index_due(job.place) end\n",
+    ),
+    at("a job that replaces a running one is refused", REPLACE, "and 'KEPT' or 'ELSEWHERE'", "and 'ELSEWHERE'"),
+    at("a replaced job does not hold its key", REPLACE, "  redis.call('HSET', unique_keys, job.key, job.member)\n"),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, key, member)"),
     at(
         "requeue does not reset the attempts",

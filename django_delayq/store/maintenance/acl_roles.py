@@ -52,7 +52,7 @@ _SHARDS = ("GET", "SET", "HLEN")
 #: Web processes and commands that enqueue, and that look up, cancel, stop and reschedule jobs by their handles.
 PRODUCER = AclRole(
     name="producer",
-    scripts=("enqueue", "enqueue_one", "cancel", "reschedule", "stop", "find"),
+    scripts=("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find"),
     plain=("BLMOVE", "HEXISTS", "HGET", *_SHARDS),
 )
 #: `run_dispatcher`.

@@ -120,7 +120,11 @@ def test_r36_checks_do_not_connect_to_redis(tasks_settings: Any) -> None:
             *("E013", "'hard_timeout'.* not be shorter than .*'timeout'"),
         ),
         ({"TASKS": {"tests.sample_app.django_tasks.add": {"key": 3}}}, "E013", "'key'.* string"),
-        ({"TASKS": {"tests.sample_app.django_tasks.add": {"unique": "yes"}}}, "E013", "'unique'.* 'keep' or 'reject'"),
+        (
+            {"TASKS": {"tests.sample_app.django_tasks.add": {"unique": "yes"}}},
+            "E013",
+            "'unique'.* 'keep', 'reject' or 'replace'",
+        ),
         (
             {"TASKS": {"tests.sample_app.django_tasks.ad": {}}},
             "W014",

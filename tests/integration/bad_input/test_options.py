@@ -103,9 +103,9 @@ def test_a_bad_key_is_refused(key: Any) -> None:
             act()
 
 
-@pytest.mark.parametrize("unique", ["replace", "KEEP", "", 5, True])
+@pytest.mark.parametrize("unique", ["overwrite", "KEEP", "", 5, True])
 def test_an_unknown_mode_of_unique_is_refused(unique: Any) -> None:
-    with pytest.raises(ValueError, match="unique must be 'keep' or 'reject'"):
+    with pytest.raises(ValueError, match="unique must be 'keep', 'reject' or 'replace'"):
         noop.using(key="k", unique=unique).enqueue()
 
 

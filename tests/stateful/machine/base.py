@@ -65,7 +65,7 @@ class Base(RuleBasedStateMachine):
             # Scripts see only the flag; a large body would only slow the machine down.
             flags=Flag.LARGE if request.large else Flag(0),
         )
-        draft = unsent(job, max_payload=4_096, reject=request.reject, until_start=request.until_start)
+        draft = unsent(job, max_payload=4_096, unique=request.unique, until_start=request.until_start)
         word, us = request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
         draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)
@@ -81,15 +81,26 @@ class Base(RuleBasedStateMachine):
         return Expiry(moment_us=0 if span_us else self.world.model.now + us, span_us=span_us, dead=dead)
 
     def send(self, drafts: list[UnsentJob]) -> None:
+        """Send a batch; the jobs that replace others are a batch of their own, as for a sender."""
+        if replacing := [draft for draft in drafts if draft.replaces]:
+            drafts = [draft for draft in drafts if not draft.replaces]
+            try:
+                result = self.world.intake.enqueue(replacing)
+                found: Any = (result.held, result.replaced)
+            except KeyHeld as error:
+                found = error
+            assert found == self.world.model.replace(replacing)
+        if not drafts:
+            return
         try:
             expected: Any = self.world.model.enqueue(drafts)
         except KeyTaken as taken:
             expected = taken.args
         try:
-            found: Any = self.world.intake.enqueue(drafts).held
+            held: Any = self.world.intake.enqueue(drafts).held
         except KeyHeld as error:
-            found = (error.index, bytes.fromhex(error.holder))
-        assert found == expected
+            held = (error.index, bytes.fromhex(error.holder))
+        assert held == expected
 
     def change(
         self,

@@ -35,7 +35,7 @@ class Request:
     priority: int = 0
     when: tuple[str, int] = AT_ONCE
     key: str | None = None
-    reject: bool = False
+    unique: str = "keep"
     until_start: bool = False
     max_attempts: int = 3
     large: bool = False
@@ -51,7 +51,7 @@ requests = st.builds(
     priority=st.sampled_from([0, 0, 0, -100, 100]),
     when=st.just(AT_ONCE) | st.sampled_from(TIMES),
     key=st.sampled_from([None, None, "k", "l"]),
-    reject=st.booleans(),
+    unique=st.sampled_from(["keep", "reject", "replace"]),
     until_start=st.booleans(),
     max_attempts=st.integers(1, 3),
     large=st.sampled_from([False, False, False, True]),

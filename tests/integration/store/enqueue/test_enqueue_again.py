@@ -63,15 +63,15 @@ def test_key_of_a_running_job_is_held(apis: ShardApis) -> None:
 
 
 def test_repeated_send_of_a_keyed_job_is_not_held_by_itself(apis: ShardApis) -> None:
-    draft = apis.draft(key="k", reject=True)
+    draft = apis.draft(key="k", unique="reject")
     apis.enqueue(draft)
     assert not apis.enqueue(draft).held
 
 
 @pytest.mark.parametrize("held_before", [True, False])
 def test_rejected_key_names_the_holder_and_stores_nothing_of_the_batch(apis: ShardApis, held_before: bool) -> None:
-    holder = apis.draft(key="k", reject=True)
-    batch = [apis.draft(), holder, apis.draft(key="k", reject=True), apis.draft()]
+    holder = apis.draft(key="k", unique="reject")
+    batch = [apis.draft(), holder, apis.draft(key="k", unique="reject"), apis.draft()]
     if held_before:
         apis.enqueue(holder)
         batch.remove(holder)
@@ -92,7 +92,7 @@ def test_key_is_free_again_when_its_job_has_ended(apis: ShardApis, ending: Actio
     apis.add(key="k")
     worker = apis.worker()
     worker.settle(worker.take().claims[0], ending)
-    assert not apis.enqueue(apis.draft(key="k", reject=True)).held
+    assert not apis.enqueue(apis.draft(key="k", unique="reject")).held
 
 
 @pytest.mark.parametrize("ending", [Action.RETRY, Action.RELEASE])

@@ -55,7 +55,7 @@ def test_cancel_of_a_job_that_is_gone_is_too_late(apis: ShardApis) -> None:
 
 def test_cancel_frees_the_key(apis: ShardApis) -> None:
     apis.operations.cancel(apis.add(key="k", delay=HOUR))
-    assert not apis.enqueue(apis.draft(key="k", reject=True)).held
+    assert not apis.enqueue(apis.draft(key="k", unique="reject")).held
 
 
 def test_cancel_leaves_the_key_of_another_holder(apis: ShardApis) -> None:
