@@ -13,7 +13,9 @@ PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents
 def plant(bug: Mutation | None, folder: Path) -> dict[str, str]:
     """Copy the package into `folder`, with the bug if there is one. Return the environment that imports the copy."""
     copy = folder / PACKAGE.name
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    # With the bytecode, or each process would compile the whole package; a file with a bug is newer than its bytecode.
+    # Other processes may be writing bytecode, at first under a name that this pattern leaves out.
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*.pyc.*"))
     for file, text, replacement in bug.edits if bug else ():
         source = (copy / file).read_text()
         assert source.count(text) == 1, f"{file} holds {text!r} {source.count(text)} times; it must occur once"
