@@ -1,5 +1,7 @@
 """The Django project of the processes that tests start; tests/admin/settings.py adds the admin for pytest itself.
 
+It has no users: importing Django's would be an eighth of what each process costs to start.
+
 tests/conftest.py sets DELAYQ_TEST_REDIS to its private server, so that these processes use the same one. Without it
 nothing listens: a test that lacks the fixture fails and never reaches another server.
 """
@@ -11,8 +13,6 @@ import django
 SECRET_KEY = "only-for-tests"
 USE_TZ = True
 INSTALLED_APPS = [
-    "django.contrib.contenttypes",
-    "django.contrib.auth",
     "django_delayq",
     "tests.sample_app",
     # The backport of what Django 6 contains.

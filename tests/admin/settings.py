@@ -4,6 +4,8 @@ from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS
 
 INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
     *INSTALLED_APPS,
     "django.contrib.sessions",
     "django.contrib.messages",
