@@ -70,8 +70,8 @@ class OneByOne(LoadScopeScheduling):
         return next((folder for folder in self.WHOLE if nodeid.startswith(folder)), nodeid)
 
 
-#: Folders with tests of half a minute. If one of them begins last, the other processes wait for its end.
-LONG = ("tests/stateful/", "tests/chaos/processes/", "tests/chaos/tasks/")
+#: Tests of half a minute. If one of them begins last, the other processes wait for its end.
+LONG = ("tests/stateful/", "tests/chaos/processes/", "tests/chaos/tasks/", "tests/chaos/test_fault_runs.py")
 
 
 @pytest.hookimpl(trylast=True)
