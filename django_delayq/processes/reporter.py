@@ -108,11 +108,16 @@ def reporting(
             thread.join(max(0.0, until - clock()))
 
 
-def claims_status(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]:
-    """Return the part of a worker's status about its jobs and queues; bounded, so that reports stay short."""
+def claims_status(claims: Sequence[Claim], *, queues: Sequence[str], filtered: bool = False) -> dict[str, Any]:
+    """Return the part of a worker's status about its jobs and queues; bounded, so that reports stay short.
+
+    `filtered`: the queues are the items of a queue filter.
+    """
     return {
         "queues": queues[:_QUEUES],
-        "more_queues": len(queues) > _QUEUES,
+        # Older releases do not know filters. With this they do not take the queues for the only ones.
+        "more_queues": filtered or len(queues) > _QUEUES,
+        "filtered": filtered and len(queues) <= _QUEUES,
         "running": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
         "oldest_us": min((claim.claimed_us for claim in claims), default=None),
     }

@@ -4,9 +4,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
+from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.job.value import has_type
 from django_delayq.metrics import MinuteSeries, Stats
 from django_delayq.store.client.server_info import ServerInfo
@@ -17,7 +18,7 @@ _SILENCE_US = 20_000_000
 _STATUS = {
     **dict.fromkeys(("name", "version"), str),
     **dict.fromkeys(("started_us", "rss", "slots", "oldest_us", "promoted", "lag_p95_us"), int),
-    **dict.fromkeys(("more_queues", "quiet"), bool),
+    **dict.fromkeys(("more_queues", "filtered", "quiet"), bool),
     **{"queues": list, "running": dict},
 }
 _PAUSE = re.compile(rb"(\d{1,18}) (.*?)(?:\xff(\d{1,18}))?", re.DOTALL)
@@ -96,6 +97,8 @@ class Process:
     queues: tuple[str, ...] = ()
     #: Whether it serves more queues than `queues`.
     more_queues: bool = False
+    #: Whether `queues` are the items of its queue filter.
+    filtered: bool = False
     slots: int = 0
     running: dict[str, int] = field(default_factory=dict)
     oldest_us: int | None = None
@@ -114,6 +117,8 @@ class Process:
     def serves(self, queue: str) -> bool:
         """Return whether it is a worker that claims jobs of that queue. A quiet one claims none."""
         is_worker = self.kind == "worker" and not self.quiet
+        if self.filtered and (queue_filter := _read_filter(self.queues)):
+            return is_worker and queue_filter.matches(queue)
         return is_worker and (not self.queues or self.more_queues or queue in self.queues)
 
     def is_lost(self, now_us: int, *, lease_us: int) -> bool:
@@ -172,6 +177,16 @@ class Snapshot:
     def hour(self, dimension: bytes) -> Stats:
         """Return the total of a dimension's last hour."""
         return self.series(dimension).hour(self.now_us)
+
+
+# Cached: a page asks for each queue whether each worker serves it.
+@lru_cache(maxsize=256)
+def _read_filter(texts: tuple[str, ...]) -> QueueFilter | None:
+    """Return the filter of these items; None if a later release wrote them, or if they were edited manually."""
+    try:
+        return QueueFilter.read(texts)
+    except ValueError:
+        return None
 
 
 def combined(snapshots: Sequence[Snapshot]) -> Snapshot:

@@ -11,6 +11,7 @@ from redis import Redis
 
 from django_delayq import runtime
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment
+from django_delayq.processes.reporter import claims_status
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
 from tests.admin.page_content import words
@@ -128,6 +129,14 @@ def test_no_worker_for_a_queue_with_ready_jobs(silent: bool, browser: Client, st
     (alert,) = alerts(browser)
     name = "mail" if silent else "reports"
     assert alert == f"Problem: Jobs are ready in queue {name}, but no worker takes them. Processes"
+
+
+def test_no_worker_matches_a_queue_with_ready_jobs(browser: Client, stock: ShardApis) -> None:
+    both_at_work(stock, **claims_status([], queues=["mail*", "-mail.slow"], filtered=True))
+    stock.add(queue="mail.new")
+    assert alerts(browser) == []
+    stock.add(queue="mail.slow")
+    assert alerts(browser) == ["Problem: Jobs are ready in queue mail.slow, but no worker takes them. Processes"]
 
 
 def test_quiet_workers_take_nothing(browser: Client, stock: ShardApis) -> None:

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from django_delayq.clock import DAY_US
+from django_delayq.processes.reporter import claims_status
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.page_content import words
@@ -49,6 +50,11 @@ def test_a_worker_has_a_row(browser: Client, stock: ShardApis) -> None:
     assert re.search(
         r"web1:4411 active Quiet web1:4411 mail , default 2 of 4 (now|\d s ago) \d\d:\d\d:\d\d – 84", listed(browser)
     )
+
+
+def test_a_worker_of_a_filter_shows_it_as_it_was_given(browser: Client, stock: ShardApis) -> None:
+    tell(stock, slots=4, **claims_status([], queues=["mail*", "-mail.%2A"], filtered=True))
+    assert "web1:4411 active Quiet web1:4411 mail* , -mail.%2A 0 of 4" in listed(browser)
 
 
 def test_worker_of_all_queues_says_so(browser: Client, stock: ShardApis) -> None:

@@ -1,6 +1,7 @@
 """Report: the status of processes, and the metrics added up in Redis."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from django_delayq.metrics import (
     queue_dimension,
     task_dimension,
 )
+from django_delayq.processes.reporter import claims_status
 from django_delayq.store.process_reports import ProcessReports
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
@@ -129,6 +131,43 @@ def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: Sha
     reports.deregister(dispatcher, {})
     left = {apis.keys("metrics").encode(), apis.keys("queues").encode()}
     assert set(apis.client.keys("*")) <= left
+
+
+@pytest.mark.parametrize(
+    ("items", "served"),
+    [
+        (["mail*", "-mail.slow"], {"mail", "mail.new"}),
+        (["-bulk", "-mail*"], {"slow"}),
+        # Of a later release, or edited manually: it may serve any queue.
+        (["50%"], {"mail", "mail.new", "mail.slow", "bulk", "slow"}),
+    ],
+)
+def test_a_worker_of_a_filter_serves_what_the_filter_matches(
+    items: list[str], served: set[str], apis: ShardApis
+) -> None:
+    status = claims_status([], queues=items, filtered=True)
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", status, {})
+    [process] = apis.store.dashboard(0).snapshot().processes
+    assert process.queues == tuple(items)
+    queues = ("mail", "mail.new", "mail.slow", "bulk", "slow")
+    assert {queue for queue in queues if process.serves(queue)} == served
+    assert not replace(process, quiet=True).serves("mail")
+    # An older release does not know filters, and must not take any queue for unserved.
+    assert all(replace(process, filtered=False).serves(queue) for queue in queues)
+
+
+def test_a_worker_of_names_like_patterns_serves_these_names(apis: ShardApis) -> None:
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", claims_status([], queues=["mail*", "-x"]), {})
+    [process] = apis.store.dashboard(0).snapshot().processes
+    assert process.serves("mail*") and process.serves("-x") and not process.serves("mail.new")
+
+
+def test_a_filter_with_too_many_items_for_a_report_counts_as_all_queues(apis: ShardApis) -> None:
+    items = [f"q{number:02}*" for number in range(51)]
+    status = claims_status([], queues=items, filtered=True)
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", status, {})
+    [process] = apis.store.dashboard(0).snapshot().processes
+    assert len(process.queues) == 50 and process.serves("q50.new")
 
 
 def test_a_silent_process_is_lost_after_a_lease_and_forgotten_after_an_hour(apis: ShardApis) -> None:
