@@ -71,6 +71,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.inspection.holder(bytes(16)) is None
     for queues in ((), ("other",)):
         apis.shard.notify(queues)
+    apis.shard.send_on_notification()
     apis.store.check_shards()
     apis.store.check_server()
     _look_and_tell(apis)

@@ -10,6 +10,7 @@ from typing import Any
 from redis import Redis
 
 from django_delayq import get_store
+from django_delayq.conf.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.promotion import Promotion
@@ -39,14 +40,19 @@ class WorkerClock:
 
 @contextmanager
 def stepped_worker(
-    *, size: int = 2, sweep_us: int = 3_600_000_000, pool: Pool | None = None, **options: Any
+    *,
+    size: int = 2,
+    sweep_us: int = 3_600_000_000,
+    pool: Pool | None = None,
+    config: WorkerConfig | None = None,
+    **options: Any,
 ) -> Iterator[Worker]:
     """Yield a worker of the default shard; `options` are arguments of `Worker`. Its pool has `size` threads."""
     store = get_store()
     shard = store.shards[0]
     worker = Worker(
         shard=shard,
-        config=store.config.worker,
+        config=config or store.config.worker,
         pool=pool or ThreadPool(size, recovery=RecoveryRunner()),
         dispatcher=Dispatcher(shard, Promotion(shard)),
         metrics=MetricsBuffer(),

@@ -11,6 +11,7 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import DAY_US, HOUR_US, LONGEST_DELAY_US, SECOND_US, duration_us, estimated_us, moment_us
 from django_delayq.conf import validators
+from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
@@ -142,8 +143,15 @@ class WorkerConfig(LeaseConfig):
         "Run a dispatcher and a worker inside the process that `runserver` reloads, so that development needs one "
         "terminal. Only with `DEBUG` and the reloader, never with `DEBUG` off.",
     )
-    #: Queues to serve, in this order; empty: all, best rank first. Only the command line sets it.
+    #: Queues to serve, in this order; empty: all, or those of the filter, best rank first. Only the command line sets
+    #: the two.
     queues: tuple[str, ...] = ()
+    queue_filter: QueueFilter | None = None
+
+    @property
+    def queue_texts(self) -> tuple[str, ...]:
+        """The queues to serve, for people: names, or the items of the filter; empty: all."""
+        return self.queues if self.queue_filter is None else self.queue_filter.texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "notify_dispatcher": ("list", "at most one element: the dispatcher must promote earlier than it planned"),
     "notify": ("list", "at most one element: jobs are ready; one per queue, and one without a queue for all queues"),
+    "notify_sent_on": (
+        "list",
+        "at most one element: a worker of a queue filter consumed a `notify`, maybe of a queue that it does not serve; "
+        "only workers of all queues listen to it",
+    ),
     "notify_worker": (
         "list",
         "per worker: at most one element: it sends a heartbeat at once; stop and quiet write it for a minute",
@@ -149,7 +154,7 @@ class Keys:
 
     def notifications(self, queues: Sequence[str]) -> list[str]:
         """Return the keys to which a worker of these queues listens; no queues: a worker of all."""
-        return [self.notify(queue) for queue in queues] or [self("notify")]
+        return [self.notify(queue) for queue in queues] or [self("notify"), self("notify_sent_on")]
 
     def notify_worker(self, worker_id: bytes) -> str:
         """Return the key of one worker's own notification."""

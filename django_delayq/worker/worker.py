@@ -129,7 +129,7 @@ class Worker(Runnable):
         #: Called when jobs were settled as interrupted while their code still runs here. `run_worker` sets it, to end
         #: the process.
         self.on_interrupted: Callable[[], object] = lambda: None
-        self._queues = QueueListener(shard, config.queues)
+        self._queues = QueueListener(shard, config.queues, config.queue_filter, clock=clock)
         self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config, clock=clock)
         self._outcomes = OutcomeBuffer(clock=clock)
         self._prefetch = PrefetchPolicy(pool.size, holds=lambda: self._outcomes.expected, sharing=sharing)
@@ -211,7 +211,8 @@ class Worker(Runnable):
 
     def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of this worker; called by another thread."""
-        held = claims_status(list(self._held), queues=self._config.queues)
+        config = self._config
+        held = claims_status(list(self._held), queues=config.queue_texts, filtered=config.queue_filter is not None)
         return {"slots": self._pool.size, **held, "quiet": self._is_quiet}
 
     def quiet(self, wanted: bool) -> None:
@@ -274,7 +275,9 @@ class Worker(Runnable):
     def _update_queues(self) -> None:
         if not self.phase.ends:
             self._queues.refresh()
-        if self._work_available and not self.phase.claims:
+        if self.phase.claims:
+            self._queues.send_on()
+        elif self._work_available or self._queues.owes_notification:
             self._work_available = False
             self._queues.notify_others()
 

@@ -1,23 +1,53 @@
-"""Queue listener: the queues of one worker on one shard, and their notifications."""
+"""Queue listener: the queues of one worker on one shard, and their notifications.
+
+A worker of named queues listens to the notifications of these. A worker of all queues listens to the one that every job
+sends, `notify`. A worker of a queue filter needs both: those of the queues that it knows, and `notify` for new queues.
+
+It may consume a `notify` of a queue that it does not serve, so it sends each one on to the workers of all queues. They
+get it under a key of their own, `notify_sent_on`: two workers of filters cannot send it to each other forever.
+"""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
+from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.exceptions import StoreError
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
 
+#: Seconds for which a worker of a filter leaves `notify` to others after it consumed or sent one. Then jobs of queues
+#: that it does not serve wake it ten times a second at most, and it does not consume what it has sent to others.
+_PAUSE = 0.1
+#: The shortest pop, in seconds: Redis never ends a pop of 0 s.
+_SHORTEST_POP = 0.01
+
 
 class QueueListener:
-    """The chosen queues in strict order, or all queues of the shard."""
+    """The chosen queues in strict order, or all queues of the shard that the filter matches."""
 
-    def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        chosen: tuple[str, ...],
+        queue_filter: QueueFilter | None = None,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._shard = shard
         self._listener = shard.blocking_listener()
         self._chosen = chosen
+        self._filter = queue_filter
+        self._clock = clock
+        self._shared_key = shard.keys("notify")
         self.queues = chosen
+        #: The names of all queues when they were last read.
+        self._names: frozenset[str] = frozenset()
+        #: Monotonic moment before which a worker of a filter does not listen to `notify`.
+        self._pause_until = 0.0
+        #: This worker of a filter consumed a `notify`, or may have lost one, and must send it on.
+        self.owes_notification = False
         #: Version of the names in `queues`, and the version in the last reply.
         self._version: bytes | None = None
         self._newest: bytes | None = None
@@ -26,13 +56,25 @@ class QueueListener:
 
     @property
     def strict(self) -> bool:
-        """Whether jobs are claimed in the order of the queues; otherwise the best rank of all queues comes first."""
+        """Whether jobs are claimed in the order of the queues; otherwise the best rank in any of them comes first."""
         return bool(self._chosen)
 
     @property
     def notification_keys(self) -> list[str]:
         """The keys to listen to."""
-        return self._shard.keys.notifications(self._chosen)
+        keys = self._shard.keys
+        if self._filter is None:
+            return keys.notifications(self._chosen)
+        known = list(map(keys.notify, self.queues))
+        if self._pause > 0:
+            # A pop needs a key. No queue has an empty name, so nothing is pushed to this one.
+            return known or [keys.notify("")]
+        # Last, because a pop takes the first key that has an element: the other keys lead to a job of this worker.
+        return [*known, self._shared_key]
+
+    @property
+    def _pause(self) -> float:
+        return self._pause_until - self._clock() if self._filter else 0.0
 
     def listen(self, *, wanted: bool, block: float) -> int:
         """Send a blocking pop if it is wanted and none is outstanding; returns the socket to wait on, or -1.
@@ -40,6 +82,8 @@ class QueueListener:
         The pop ends after `block` seconds without a notification.
         """
         if wanted:
+            if (pause := self._pause) > 0:
+                block = min(block, max(_SHORTEST_POP, pause))
             with self._unless_missed():
                 self._listener.listen(self.notification_keys, now=monotonic(), block=block)
         return self._listener.fileno()
@@ -56,7 +100,7 @@ class QueueListener:
     def stop(self) -> None:
         """Stop listening; a notification may be lost."""
         self.close()
-        self.wakeup_missed = True
+        self._record_missed()
 
     def consume_wakeup(self, *, wanted: bool) -> bool:
         """Read the reply of the pop; returns whether there may be work for this worker.
@@ -65,6 +109,8 @@ class QueueListener:
         """
         with self._unless_missed():
             notification = self._listener.read_notification()
+            if self._filter and notification == self._shared_key:
+                self.owes_notification, self._pause_until = True, self._clock() + _PAUSE
             if notification and not wanted:
                 self.notify_others()
         return notification is not None and wanted
@@ -78,8 +124,12 @@ class QueueListener:
         try:
             yield
         except StoreError:
-            self.wakeup_missed = True
+            self._record_missed()
             raise
+
+    def _record_missed(self) -> None:
+        self.wakeup_missed = True
+        self.owes_notification = self._filter is not None
 
     def mark_if_stale(self, version: bytes) -> bool:
         """Record the version of the queue names in a reply; returns whether `queues` is older than that."""
@@ -94,13 +144,34 @@ class QueueListener:
         """Read the queue names again if they are stale: one round trip, two if a name is new."""
         if not self._is_stale:
             return
-        known, version = set(self.queues), self._newest
+        known, version = self._names, self._newest
         # A name that is added meanwhile is read now, or it changes the version in the next reply.
-        self.queues, self._version = tuple(self._shard.read_served_queues()), version
-        if not known.issuperset(self.queues):
-            # The notification woke one worker, which may have no free slot. A worker that reads no new name sends none.
-            self.notify_others()
+        names, self._version = self._shard.read_served_queues(), version
+        self._names = frozenset(names)
+        self.queues = tuple(name for name in names if self._filter is None or self._filter.matches(name))
+        if not known.issuperset(names):
+            if self._filter and self._listener.listening:
+                # The outstanding pop does not listen to the new queues, and could consume what is sent to others now.
+                self.stop()
+            # The notification woke one worker, which may have no free slot, or does not serve the new queue. A worker
+            # that reads no new name sends none, so this ends.
+            self.owes_notification, self._pause_until = False, self._clock() + _PAUSE
+            self._shard.notify(())
+
+    def send_on(self) -> None:
+        """Send a `notify` that this worker of a filter consumed on to the workers of all queues."""
+        if self.owes_notification:
+            # Recorded first: on a full Redis this fails, and what frees memory must come after it.
+            self.owes_notification = False
+            self._shard.send_on_notification()
 
     def notify_others(self) -> None:
         """Notify another worker of the work that this one was about to claim; otherwise the notification is lost."""
-        self._shard.notify(self._chosen)
+        if self.owes_notification:
+            # This worker does not listen now, so another one of a filter may get it, which knows other queues.
+            self.owes_notification = False
+            self._shard.notify(())
+        if not self._filter:
+            self._shard.notify(self._chosen)
+        elif self.queues:
+            self._shard.notify(self.queues)

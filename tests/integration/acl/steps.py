@@ -221,6 +221,7 @@ def notify(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
         role.shard.notify(queues)
+    role.shard.send_on_notification()
     return True
 
 

@@ -119,4 +119,4 @@ def test_an_unwanted_notification_is_passed_to_others(
     apis.add(queue="mail")
     assert select.select([served.listen(wanted=True, block=10)], [], [], PATIENCE)[0]
     assert served.consume_wakeup(wanted=wanted) == wanted
-    assert apis.client.llen(*served.notification_keys) == (not wanted)
+    assert sum(map(apis.client.llen, served.notification_keys)) == (not wanted)
