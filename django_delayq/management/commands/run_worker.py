@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from django.utils import autoreload
 
 from django_delayq.conf.config import Config, WorkerConfig
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
+from django_delayq.management.queue_option import add_queues, with_queues
 from django_delayq.management.serving import workers
 from django_delayq.management.starting import (
     ServiceDied,
@@ -42,10 +42,7 @@ class Command(BaseCommand):
         """Add the options."""
         add_backend(parser)
         add_setting_options(parser, WorkerConfig)
-        parser.add_argument(
-            "--queues",
-            help="Queue names, comma-separated: only these, strictly in this order. Default: all, best rank first.",
-        )
+        add_queues(parser)
         parser.add_argument("--pool", choices=POOLS, default=POOLS[0], help="What runs the jobs. Default: %(default)s.")
         parser.add_argument("--forward-to", help="For --pool forwarder: the dotted path of a function, or 'stream'.")
         parser.add_argument("--max-jobs", type=int, help="Jobs after which a process of the pool is replaced.")
@@ -98,7 +95,7 @@ class Command(BaseCommand):
         if options["until_stdin_closes"]:
             stop_with_parent(services)
         sentence = (
-            f"Worker {os.getpid()} serves {', '.join(config.queues) or 'all queues'} at "
+            f"Worker {os.getpid()} serves {', '.join(config.queue_texts) or 'all queues'} at "
             f"{store.config.redis.display_url}, prefix {store.config.prefix!r}, {config.concurrency} at once."
         )
         child = None
@@ -117,14 +114,7 @@ class Command(BaseCommand):
 
 def _worker_config(config: Config, options: dict[str, Any]) -> WorkerConfig:
     """Return the settings of the worker with what the options replace. Raises CommandError."""
-    worker = with_options(config.worker, options)
-    if options["queues"] is None:
-        return worker
-    names = [name.strip() for name in options["queues"].split(",")]
-    try:
-        return replace(worker, queues=tuple(dict.fromkeys(config.tasks.check_queue(name) for name in names)))
-    except ValueError as error:
-        raise CommandError(f"--queues: {error}") from error
+    return with_queues(with_options(config.worker, options), options, tasks=config.tasks)
 
 
 def _check_middleware(backend: str | None) -> None:

@@ -46,6 +46,13 @@ def test_output_of_tasks_is_not_lost_at_the_end(processes: Processes) -> None:
         (["--queues", "mail,,bulk"], 1, "--queues: queue must be 1 to 200 bytes"),
         (["--queues", "q" * 201], 1, "--queues: queue must be 1 to 200 bytes"),
         (["--queues", "mial"], 1, "did you mean 'mail'?"),
+        (
+            ["--queues", "mial*"],
+            1,
+            "--queues: pattern 'mial*' matches no queue of DELAYQ['QUEUES'] (did you mean 'mail'?)",
+        ),
+        (["--queues=-mail,-bulk"], 1, "--queues: -mail, -bulk leaves no queue of DELAYQ['QUEUES']"),
+        (["--queues", "-mail"], 2, "--queues: expected one argument; write --queues=-slow, with =,"),
     ],
 )
 def test_a_bad_option_is_refused_without_a_traceback(
