@@ -6,6 +6,9 @@ at = Mutation.at
 NAMES = "tests/integration/store/queries/test_queue_names.py"
 LISTENER = "tests/integration/worker/test_queue_listener.py"
 
+FILTER, OPTION = "tests/unit/conf/test_queue_filter.py", "tests/unit/management/test_queue_option.py"
+FILTERED, REPORT = "tests/integration/worker/test_filtered_queues.py", "tests/integration/store/test_report.py"
+LISTENING = "worker/claiming/queue_listener.py"
 BATCHES = "tests/integration/store/operations/test_batches.py"
 EXPIRY = "tests/integration/store/operations/test_expiry.py"
 PAUSE = "tests/integration/store/operations/test_pause.py"
@@ -223,4 +226,172 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/cancel.lua",
         "    if place == scheduled then index_due(scheduled) end\n",
     ): (NAMES,),
+    at(
+        "a worker of a filter listens to no new queue",
+        LISTENING,
+        "        return [*known, self._shared_key]\n",
+        '        return known or [keys.notify("")]\n',
+    ): (FILTERED,),
+    at(
+        "a worker of a filter swallows notifications of other queues",
+        LISTENING,
+        "self.owes_notification, self._pause_until = True, self._clock() + _PAUSE",
+        "self._pause_until = self._clock() + _PAUSE",
+    ): (FILTERED,),
+    at(
+        "each job of other queues wakes a worker of a filter",
+        LISTENING,
+        "self.owes_notification, self._pause_until = True, self._clock() + _PAUSE",
+        "self.owes_notification = True",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter consumes what it sends to others",
+        LISTENING,
+        "self.owes_notification, self._pause_until = False, self._clock() + _PAUSE",
+        "self.owes_notification = False",
+    ): (FILTERED,),
+    at(
+        "the pause of a worker of a filter lasts as long as its pop",
+        LISTENING,
+        "block = min(block, max(_SHORTEST_POP, pause))",
+        "pass",
+    ): (FILTERED,),
+    at(
+        "workers of filters send a notification to each other",
+        "store/shard.py",
+        'notify=self.keys("notify_sent_on")',
+        'notify=self.keys("notify")',
+    ): (FILTERED,),
+    at(
+        "workers of all queues do not receive what is sent on",
+        "store/keys.py",
+        'or [self("notify"), self("notify_sent_on")]',
+        'or [self("notify")]',
+    ): (FILTERED,),
+    at(
+        "a notification that a worker of a filter may have lost is not sent on",
+        LISTENING,
+        "        self.owes_notification = self._filter is not None\n",
+        "",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter cannot free the memory of a full Redis",
+        LISTENING,
+        "            self.owes_notification = False\n            self._shard.send_on_notification()\n",
+        "            self._shard.send_on_notification()\n            self.owes_notification = False\n",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter that is full keeps the notification of a new queue",
+        LISTENING,
+        "            self.owes_notification = False\n            self._shard.notify(())\n        if not",
+        "            self.owes_notification = False\n        if not",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter that ends keeps the notification that it may have lost",
+        "worker/worker.py",
+        "        elif self._work_available or self._queues.owes_notification:\n",
+        "        elif self._work_available:\n",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter sends nothing on",
+        "worker/worker.py",
+        "            self._queues.send_on()\n",
+        "            pass\n",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter notifies nobody of a new queue that it does not serve",
+        LISTENING,
+        "if not known.issuperset(names):",
+        "if not known.issuperset(self.queues):",
+    ): (FILTERED,),
+    at(
+        "a pop goes on without a new queue",
+        LISTENING,
+        "if self._filter and self._listener.listening:",
+        "if False:",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter serves all queues",
+        LISTENING,
+        "if self._filter is None or self._filter.matches(name))",
+        "if name)",
+    ): (FILTERED,),
+    at(
+        "a worker of a filter takes the notification of all before its own",
+        LISTENING,
+        "return [*known, self._shared_key]",
+        "return [self._shared_key, *known]",
+    ): (FILTERED,),
+    at(
+        "a pattern's ends overlap",
+        "conf/queue_filter.py",
+        "if start > end or not (",
+        "if not (",
+    ): (FILTER,),
+    at(
+        "a part of a pattern overlaps its end",
+        "conf/queue_filter.py",
+        "found = queue.find(part, start, end)",
+        "found = queue.find(part, start)",
+    ): (FILTER,),
+    at(
+        "a part of a pattern is found twice",
+        "conf/queue_filter.py",
+        "start = found + len(part)",
+        "start = found",
+    ): (FILTER,),
+    at(
+        "an exclusion alone serves nothing",
+        "conf/queue_filter.py",
+        "            not included or any(item.matches(queue) for item in included)\n",
+        "            any(item.matches(queue) for item in included)\n",
+    ): (FILTER,),
+    at(
+        "exclusions may leave no queue",
+        "conf/queue_filter.py",
+        "if made.excluded and all(",
+        "if False and all(",
+    ): (FILTER,),
+    at(
+        "an exclusion is taken for a star that has a name",
+        "conf/queue_filter.py",
+        "self.matches(_STAR.join(other.parts))",
+        'self.matches("*".join(other.parts))',
+    ): (FILTER,),
+    at(
+        "a pattern may match no declared queue",
+        "management/queue_option.py",
+        "elif tasks.queues and not any(map(item.matches, tasks.queues)):",
+        "elif False:",
+    ): (OPTION,),
+    at(
+        "exclusions may leave no declared queue",
+        "management/queue_option.py",
+        "if tasks.queues and not any(map(queue_filter.matches, tasks.queues)):",
+        "if False:",
+    ): (OPTION,),
+    at(
+        "names alone are no strict order",
+        "management/queue_option.py",
+        "if not queue_filter.is_needed:",
+        "if False:",
+    ): (OPTION,),
+    at(
+        "the filter of a worker is not known to the admin",
+        "store/queries/snapshot.py",
+        "if self.filtered and (",
+        "if False and (",
+    ): (REPORT, "tests/admin/views/test_overview.py"),
+    at(
+        "an older admin takes queues of a filter for unserved",
+        "processes/reporter.py",
+        '"more_queues": filtered or len(queues) > _QUEUES,',
+        '"more_queues": len(queues) > _QUEUES,',
+    ): (REPORT,),
+    at(
+        "a report that lacks exclusions counts as the whole filter",
+        "processes/reporter.py",
+        '"filtered": filtered and len(queues) <= _QUEUES,',
+        '"filtered": filtered,',
+    ): (REPORT,),
 }
