@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from django_delayq.control.queues import queue, queues
     from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
+    from django_delayq.job.unsent import Debounce
     from django_delayq.store.store import get_store
     from django_delayq.task.by_name import execute_later
     from django_delayq.task.context import current_job
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeadLetterNow",
+    "Debounce",
     "JobHandle",
     "RetryLater",
     "RetryPolicy",
@@ -42,6 +44,7 @@ __all__ = [
 #: every run of an environment that has us installed, before any Django is set up.
 _HOMES = {
     "DeadLetterNow": "exceptions",
+    "Debounce": "job.unsent",
     "JobHandle": "task.handle",
     "RetryLater": "exceptions",
     "RetryPolicy": "job.retry",

@@ -4,7 +4,7 @@ from typing import Any
 
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.unsent import UnsentJob, encode_new
+from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
 
 
 def claim_for(job: Job | None, **facts: Any) -> Claim:
@@ -19,7 +19,7 @@ def numbered(number: int) -> Claim:
     return claim_for(None, lease=number.to_bytes(30))
 
 
-def unsent(job: Job, *, max_payload: int, unique: str = "keep", until_start: bool = False) -> UnsentJob:
+def unsent(job: Job, *, max_payload: int, unique: str | Debounce = "keep", until_start: bool = False) -> UnsentJob:
     """Return a job to send at once, without a delay."""
     job, body = encode_new(job, max_payload=max_payload)
     return UnsentJob(job=job, body=body, unique=unique, until_start=until_start, on_commit=False)

@@ -10,7 +10,7 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import Result
-from django_delayq.job.unsent import UnsentJob
+from django_delayq.job.unsent import Debounce, UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.enqueue import EnqueueResult
@@ -71,7 +71,8 @@ class ShardApis:
         delay: int | None = None,
         due: int | None = None,
         key: str | None = None,
-        unique: str = "keep",
+        unique: str | Debounce = "keep",
+        until_start: bool = False,
         raw_id: bytes | None = None,
         ttl: int | None = None,
     ) -> UnsentJob:
@@ -86,7 +87,7 @@ class ShardApis:
             key=key,
             result_ttl_us=ttl,
         )
-        draft = unsent(job, max_payload=1_000_000, unique=unique)
+        draft = unsent(job, max_payload=1_000_000, unique=unique, until_start=until_start)
         return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:

@@ -1,10 +1,40 @@
 """Unsent job: a job that is not sent yet, with its body and its requested time."""
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
+from django_delayq.clock import LATEST_US, duration_us
+from django_delayq.exceptions import DelayValueError
 from django_delayq.job.codec import encode, with_flags
 from django_delayq.job.job import DJANGO_TASK, Flag, Job
 from django_delayq.job.value import fast_dataclass
+
+
+@dataclass(frozen=True)
+class Debounce:
+    """`unique=Debounce(wait, max_wait)`: one job runs for a series of calls with the same key, with the last arguments.
+
+    Each call makes the job due `wait` after that call, at the latest `max_wait` after the first call. Both are seconds
+    or timedeltas. A call after a worker has claimed the job begins the next series. Raises `InvalidDelay`.
+    """
+
+    wait: float | timedelta
+    #: None: no limit.
+    max_wait: float | timedelta | None = None
+    #: `wait` and `max_wait` in µs.
+    wait_us: int = field(init=False, repr=False)
+    max_wait_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        wait_us = duration_us(self.wait, name="wait of Debounce")
+        max_wait_us = LATEST_US if self.max_wait is None else duration_us(self.max_wait, name="max_wait of Debounce")
+        if not 0 < wait_us <= LATEST_US:
+            raise DelayValueError(
+                "wait of Debounce must be more than 0 seconds, and short enough to end before the year 2255"
+            )
+        if max_wait_us < wait_us:
+            raise DelayValueError("max_wait of Debounce must not be shorter than its wait; leave it out for no limit")
+        self.__dict__.update(wait_us=wait_us, max_wait_us=min(max_wait_us, LATEST_US))
 
 
 @fast_dataclass
@@ -19,8 +49,8 @@ class UnsentJob:
     due_us: int | None = None
     #: `Clock.steady()` at the call that the delay counts from.
     called_at: float = 0.0
-    #: What happens if another job holds its unique key: "keep", "reject" or "replace", as in `Task.using()`.
-    unique: str = "keep"
+    #: What happens if another job holds its key: "keep", "reject", "replace" or `Debounce`, as in `Task.using()`.
+    unique: str | Debounce = "keep"
     #: Hold the unique key only until the job begins.
     until_start: bool = False
     #: Wait for the commit of the caller's transactions.
@@ -31,16 +61,18 @@ class UnsentJob:
     @property
     def replaces(self) -> bool:
         """Whether it takes the place of a waiting job that holds its key."""
-        return self.unique == "replace" and self.job.key is not None
+        return self.job.key is not None and (self.unique == "replace" or isinstance(self.unique, Debounce))
 
     def rescheduled(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "UnsentJob":
-        """Return the job with another time; its delayed flag follows."""
+        """Return the job with another time; its delayed flag follows. It is not debounced, which would set the time."""
         delayed = delay_us is not None or due_us is not None
         flags = self.job.flags | Flag.DELAYED if delayed else self.job.flags & ~Flag.DELAYED
         job, body = self.job, self.body
         if flags != job.flags:
             job, body = replace(job, flags=flags), with_flags(body, flags)
-        return replace(self, job=job, body=body, delay_us=delay_us, due_us=due_us, called_at=called_at)
+        unique = "replace" if isinstance(self.unique, Debounce) else self.unique
+        new = replace(self, job=job, body=body, unique=unique)
+        return replace(new, delay_us=delay_us, due_us=due_us, called_at=called_at)
 
 
 def encode_new(job: Job, *, max_payload: int, delayed: bool = False) -> tuple[Job, bytes]:

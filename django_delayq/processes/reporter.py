@@ -115,7 +115,7 @@ def claims_status(claims: Sequence[Claim], *, queues: Sequence[str], filtered: b
     """
     return {
         "queues": queues[:_QUEUES],
-        # Older releases do not know filters. With this they do not take the queues for the only ones.
+        # Older releases ignore `filtered`. This keeps them from showing other queues as not served.
         "more_queues": filtered or len(queues) > _QUEUES,
         "filtered": filtered and len(queues) <= _QUEUES,
         "running": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),

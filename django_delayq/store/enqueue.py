@@ -1,17 +1,17 @@
 """Enqueue: accept new jobs. Called by web processes, commands and tasks."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
-from django_delayq.exceptions import KeyHeld
-from django_delayq.job.codec import encrypt, try_decode_head, with_due
-from django_delayq.job.job import DEFAULT_QUEUE
-from django_delayq.job.unsent import UnsentJob
+from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.job.codec import encrypt, read_queue, with_due
+from django_delayq.job.job import DEFAULT_QUEUE, Job
+from django_delayq.job.unsent import Debounce, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -24,8 +24,8 @@ _FIND_HOLDERS, _REPLACE = Script("find_holders"), Script("replace")
 #: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
 #: the rate is the same.
 BATCH = 250
-#: How often the holders of keys are read again because one of them moved meanwhile.
-_TRIES = 3
+#: How many times the holders of keys are read, if they change before they are replaced.
+_TRIES = 10
 
 
 @fast_dataclass
@@ -40,6 +40,8 @@ class EnqueueResult:
     held: dict[int, bytes]
     #: Those of them whose arguments, options and time the holder got.
     replaced: frozenset[int] = frozenset()
+    #: Position in the batch -> the job as it was stored, if a later one with the same key gave it its arguments.
+    stored: dict[int, Job] = field(default_factory=dict)
 
 
 class Holder(NamedTuple):
@@ -107,8 +109,7 @@ class Enqueue:
         _, *found = self._shard.run(_FIND_HOLDERS, digests)
         holders: list[Holder | None] = []
         for member, body in zip(found[::2], found[1::2], strict=True):
-            head = try_decode_head(body)
-            holders.append(Holder(member, head.queue if head else DEFAULT_QUEUE) if member else None)
+            holders.append(Holder(member, _queue_of(body)) if member else None)
         return holders
 
     def replace(
@@ -120,7 +121,7 @@ class Enqueue:
         """Store each job, or give its arguments, options and time to the waiting job that holds its key. Atomic.
 
         Returns Redis's time (µs since the epoch), and per job STORED, REPLACED or KEPT; ELSEWHERE alone if a holder is
-        not where it was read: then nothing was done. No two jobs may have the same key.
+        not where it was read: then nothing was done. No two jobs may have the same key. A repeated call replaces again.
         """
         queues = [*(item.job.queue for item in unsent), *(holder.queue for holder in holders if holder)]
         numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queues), 1)}
@@ -130,6 +131,7 @@ class Enqueue:
             signed = item if holder is None else replace(item, job=replace(job, raw_id=holder.raw_id))
             args += (numbers[job.queue], job.member, *self._due_and_body(signed, remaining_us), _extras(item).pack())
             args += (holder.member, numbers[holder.queue]) if holder else (b"", 0)
+            args.append(item.unique.max_wait_us if isinstance(item.unique, Debounce) else "")
         keys = self._shard.keys
         more_keys = [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))]
         now_us, *words = self._shard.run(_REPLACE, args, more_keys=more_keys)
@@ -183,7 +185,7 @@ class EnqueueCall:
 
 
 class ReplaceCall:
-    """One call that stores its jobs, or puts each in the place of the waiting job that holds its key. Safe to repeat.
+    """One call that stores its jobs, or puts each in the place of the waiting job that holds its key.
 
     Of jobs with the same key only the last one is sent, with the id of the first.
     """
@@ -193,7 +195,7 @@ class ReplaceCall:
         self._ids = [item.job.raw_id for item in unsent]
         positions: dict[bytes, list[int]] = {}
         for number, item in enumerate(unsent):
-            positions.setdefault(_extras(item).key, []).append(number)
+            positions.setdefault(_extras(item).digest, []).append(number)
         self._digests, self._positions = list(positions), list(positions.values())
         self._unsent = [
             replace(unsent[same[-1]], job=replace(unsent[same[-1]].job, raw_id=self._ids[same[0]]))
@@ -207,38 +209,60 @@ class ReplaceCall:
 
     @sensitive_variables()
     def result(self) -> EnqueueResult:
-        """Return what happened to the batch. Two round trips, six if holders move at the same time.
+        """Return what happened to the batch. Two round trips, and two more each time that a holder changes meanwhile.
 
-        Raises `KeyHeld` if one still does, and `StoreError`s as `EnqueueCall.result()` does.
+        Raises `StoreError`s as `EnqueueCall.result()` does; a retryable one if holders change ten times.
         """
         for _ in range(_TRIES):
-            holders = self._api.find_holders(self._digests)
+            try:
+                holders = self._api.find_holders(self._digests)
+            except StoreError as error:
+                # Nothing was sent.
+                error.maybe_accepted = False
+                raise
             now_us, words = self._api.replace(self._unsent, self._each_remaining_us, holders)
             if words != [b"ELSEWHERE"]:
                 return self._result(now_us, words, holders)
-        number, holder = next(((number, holder) for number, holder in enumerate(holders) if holder), (0, None))
-        raise KeyHeld(holder=holder.raw_id.hex() if holder else "", index=self._positions[number][0])
+        raise StoreUnavailable(
+            f"the jobs that hold these keys changed {_TRIES} times before they could be replaced; nothing was stored",
+            maybe_accepted=False,
+        )
 
     def abandon(self) -> None:
         """Do nothing: no reply is outstanding between two calls."""
 
     def _result(self, now_us: int, words: Sequence[bytes], holders: Sequence[Holder | None]) -> EnqueueResult:
-        due_us, held, replaced = [now_us] * len(self._ids), dict[int, bytes](), set[int]()
+        result = EnqueueResult(now_us=now_us, due_us=[now_us] * len(self._ids), held={})
+        replaced: set[int] = set()
         calls = zip(self._unsent, self._each_remaining_us, self._positions, words, holders, strict=True)
         for item, remaining_us, (first, *others), word, holder in calls:
-            due_us[first] = _due_us(item, remaining_us, now_us)
-            raw_id = item.job.raw_id if holder is None else holder.raw_id
+            result.due_us[first] = _due_us(item, remaining_us, now_us)
+            raw_id = item.job.raw_id if holder is None or word == b"STORED" else holder.raw_id
             # After a lost reply the holder may be the job itself.
-            same = [first, *others] if raw_id != self._ids[first] else others
-            held.update(dict.fromkeys(same, raw_id))
-            replaced.update(others if raw_id == self._ids[first] else same if word == b"REPLACED" else ())
-        return EnqueueResult(now_us=now_us, due_us=due_us, held=held, replaced=frozenset(replaced))
+            is_own = raw_id == self._ids[first]
+            if is_own and others:
+                result.stored[first] = item.job
+            result.held.update(dict.fromkeys(others if is_own else (first, *others), raw_id))
+            replaced.update(others if is_own else (first, *others) if word == b"REPLACED" else ())
+        return replace(result, replaced=frozenset(replaced))
+
+
+def _queue_of(body: bytes) -> str:
+    try:
+        return read_queue(body)
+    except (IndexError, UnicodeDecodeError):
+        # Damaged, or gone meanwhile: the script finds that its job does not wait there.
+        return DEFAULT_QUEUE
 
 
 def _extras(item: UnsentJob) -> ExtrasRecord:
     """Return the extras record of a job with a unique key."""
     assert item.job.key is not None
-    return ExtrasRecord(key=key_digest(item.job.task, item.job.key), until_start=item.until_start)
+    return ExtrasRecord(
+        digest=key_digest(item.job.task, item.job.key),
+        until_start=item.until_start,
+        first_call_us=0 if isinstance(item.unique, Debounce) else None,
+    )
 
 
 def _remaining_us(item: UnsentJob, now: float) -> int | None:

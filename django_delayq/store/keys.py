@@ -45,7 +45,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "jobs": ("hash", "id -> body, opaque to every script; goes with the job"),
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
-    "job_extras": ("hash", "id -> a byte of flags and the digest of the job's unique key; goes with the job"),
+    "job_extras": ("hash", "id -> flags, digest of the job's unique key, first call of a series; goes with the job"),
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),

@@ -40,22 +40,27 @@ class ClaimRecord(NamedTuple):
 
 
 class ExtrasRecord(NamedTuple):
-    """What `job_extras` holds of a job: a byte of flags, then the fields that they announce."""
+    """What `job_extras` holds of a job: a byte of flags, then the fields below that have bytes."""
 
     #: Flag 1: the digest of its unique key (16 bytes); empty if it has none.
-    key: bytes = b""
+    digest: bytes = b""
     #: Flag 2: the job holds the key only while it waits.
     until_start: bool = False
+    #: Flag 4: calls of the job are debounced. When the first of them came, µs since the epoch; scripts replace it.
+    first_call_us: int | None = None
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        return bytes((bool(self.key) + 2 * self.until_start,)) + self.key
+        flags = bool(self.digest) + 2 * self.until_start + 4 * (self.first_call_us is not None)
+        return bytes((flags,)) + self.digest + (b"" if self.first_call_us is None else self.first_call_us.to_bytes(8))
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:
         """Read a field of `job_extras`, or the same bytes of a dead letter."""
-        has_key = len(stored) >= 17 and stored[0] & 1
-        return cls(key=stored[1:17], until_start=bool(stored[0] & 2)) if has_key else cls()
+        if len(stored) < 17 or not stored[0] & 1:
+            return cls()
+        first_call_us = int.from_bytes(stored[17:25]) if stored[0] & 4 and len(stored) >= 25 else None
+        return cls(digest=stored[1:17], until_start=bool(stored[0] & 2), first_call_us=first_call_us)
 
 
 class DeadLetterRecord(NamedTuple):

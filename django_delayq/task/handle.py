@@ -9,15 +9,16 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.conf.settings import sharing_alias
+from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayValueError, JobExpired, NoResult, WaitTimeout
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.ids import from_text, to_text
+from django_delayq.job.ids import from_text, shard_of, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.async_calls import in_thread
-from django_delayq.store.enqueue import EnqueueResult
+from django_delayq.store.enqueue import EnqueueResult, key_digest
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
@@ -44,7 +45,8 @@ class JobHandle:
     maybe_sent = False
     #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
     created = True
-    #: True if the holder waited and, with `unique="replace"`, got the arguments, options and time of this enqueue.
+    #: True if the holder waited and, with `unique="replace"` or `Debounce`, got the arguments, options and time of this
+    #: enqueue.
     replaced = False
     #: Names the `cancel()` of this handle in Redis, so that it can be repeated after a lost reply.
     _token = b""
@@ -297,7 +299,7 @@ class JobHandle:
             self._raw_id, self.created, self._state, self._job = result.held[number], False, None, None
             self.replaced = number in result.replaced
         elif self._state is None and self._due_us is None and not self.maybe_sent:
-            self._due_us = result.due_us[number]
+            self._due_us, self._job = result.due_us[number], result.stored.get(number, self._job)
             self._state = State.SCHEDULED if self._due_us > result.now_us else State.READY
         else:
             # The job was looked up or changed while it was in flight, or an earlier copy arrived: look it up again.
@@ -378,6 +380,14 @@ def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | No
         return None
     handle = JobHandle(raw_id=place[0], shard=place[1], backend=backend)
     return None if handle.state is State.GONE else handle
+
+
+def holder_of(task: str, key: str) -> JobHandle | None:
+    """Return the handle of the job of a task that holds a unique key, or None. One round trip."""
+    store, digest = get_store(), key_digest(task, check_name(key, name="key"))
+    shard = shard_of(digest, store.config.shards)
+    raw_id = store.lookup(shard).holder(digest)
+    return JobHandle(raw_id=raw_id, shard=shard) if raw_id else None
 
 
 async def aget_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:

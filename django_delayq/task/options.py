@@ -18,6 +18,7 @@ from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
 from django_delayq.job.job import Expiry
+from django_delayq.job.unsent import Debounce
 
 #: Seconds or a timedelta after the due time, or an aware datetime.
 Expires = float | timedelta | datetime
@@ -26,7 +27,8 @@ OnExpiry = Literal["drop", "dead"]
 #: Returns the unique key of a job, or None for none, given those arguments of the task that it names.
 KeyFunction = Callable[..., str | None]
 #: What happens if another job holds the key: its handle is returned, `KeyHeld` raised, or a waiting job replaced.
-Unique = Literal["keep", "reject", "replace"]
+UniqueWord = Literal["keep", "reject", "replace"]
+Unique = UniqueWord | Debounce
 #: Until when a job holds its key: until it has ended, or only until its first attempt begins.
 Until = Literal["finish", "start"]
 #: Returns whether an earlier run did the work, given the arguments of the job.
@@ -110,7 +112,7 @@ def make_expiry(task: Any, expires: ExpiryTimes, due_us: int | None) -> Expiry:
     would have expired when it is due.
     """
     now_us = estimated_us(runtime.current().clock)
-    due_us = now_us + (task.delay_us or 0) if due_us is None else max(now_us, due_us)
+    due_us = now_us + (task.wait_us or 0) if due_us is None else max(now_us, due_us)
     if expires.moment_us is not None and expires.moment_us <= due_us:
         raise InvalidMoment(
             f"expires must be later than the due time, {moment(due_us)}, got {moment(expires.moment_us)}: "

@@ -8,6 +8,7 @@ then each batch is accepted before the next one is made.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -274,6 +275,8 @@ class Batch:
             )
             held.refused = self.handles[error.index]
             raise held from None
+        for number, job in result.stored.items():
+            self._drafts[number] = replace(self._drafts[number], job=job)
         for number, handle in enumerate(self.handles):
             handle.mark_sent(result, number)
 

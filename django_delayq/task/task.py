@@ -23,10 +23,9 @@ from django_delayq.job.ids import next_id, shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import UnsentJob, encode_new
+from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
 from django_delayq.middleware.chain import get_chain
 from django_delayq.store.enqueue import key_digest
-from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import (
     Arguments,
@@ -37,7 +36,7 @@ from django_delayq.task.arguments import (
     positional_and_named,
     signature,
 )
-from django_delayq.task.handle import JobHandle, get_job
+from django_delayq.task.handle import JobHandle, get_job, holder_of
 from django_delayq.task.options import (
     AbsentMethods,
     AlreadyDone,
@@ -47,6 +46,7 @@ from django_delayq.task.options import (
     OnExpiry,
     RetryDelay,
     Unique,
+    UniqueWord,
     Until,
     check_retry_delay,
     compute_key,
@@ -79,7 +79,6 @@ class Task(AbsentMethods, Generic[P, R]):
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
     hard_timeout_us: int | None = None
-    #: Returns the delay of the next attempt, given the number of the failed one and its exception.
     retry_delay: RetryDelay | None = None
     aliases: tuple[str, ...] = ()
     already_done: AlreadyDone | None = None
@@ -87,13 +86,11 @@ class Task(AbsentMethods, Generic[P, R]):
     delay_us: int | None = None
     due_us: int | None = None
     key: str | None = None
-    #: Computes the key from the arguments of a job that has no `key`.
     key_of: KeyFunction | None = None
     unique: Unique = "keep"
     until: Until = "finish"
     on_commit: bool | None = None
     database: str | None = None
-    #: When its jobs expire: µs after the due time, or a moment in µs since the epoch.
     expires: ExpiryTimes | None = None
     on_expiry: OnExpiry = "drop"
     #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
@@ -105,7 +102,8 @@ class Task(AbsentMethods, Generic[P, R]):
         # As functools.update_wrapper does, but the attributes of this dataclass are frozen.
         self.__dict__.update({name: getattr(self.func, name, None) for name in WRAPPER_ASSIGNMENTS})
         # A template calls every callable that does not forbid it, and would run the code of the task.
-        self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
+        until = "start" if isinstance(self.unique, Debounce) else self.until
+        self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True, until=until)
         check_options(self)
         if self.retry is not None and self.retry.has_rules:
             self._resolve(self.retry)
@@ -140,11 +138,11 @@ class Task(AbsentMethods, Generic[P, R]):
         `delay` is in seconds or a timedelta, and counts from the call of `enqueue()`. `at` and `run_after` are aware
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
         of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
-        handle, `"reject"` raises `KeyHeld`, and `"replace"` gives that job the new arguments, options and time if it
-        waits. A job holds its key until it ends, or with `until="start"` until it begins. `timeout` and `hard_timeout`
-        are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL (True) or for that time.
-        `expires` is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later
-        ends as expired, or as a dead letter with `on_expiry="dead"`.
+        handle, `"reject"` raises `KeyHeld`, `"replace"` gives that job, if it waits, the new arguments, options and
+        time, and `Debounce` does so for a series of calls. A job holds its key until it ends, or with `until="start"`
+        until it begins. `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the value, for
+        RESULT_TTL (True) or for that time. `expires` is in seconds or a timedelta after the due time, or an aware
+        datetime: a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -233,17 +231,16 @@ class Task(AbsentMethods, Generic[P, R]):
         """Return the handle of a job by its id, or of the job of this task that holds `key`; None if there is none."""
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
-        if key is None:
-            return get_job(job_id)
-        store = get_store()
-        digest = key_digest(self.name, check_name(key, name="key"))
-        shard = shard_of(digest, store.config.shards)
-        raw_id = store.lookup(shard).holder(digest)
-        return JobHandle(raw_id=raw_id, shard=shard) if raw_id else None
+        return get_job(job_id) if key is None else holder_of(self.name, key)
 
     def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments with the sensitive ones hidden."""
         return redact(self.signature, self.sensitive, args, kwargs)
+
+    @property
+    def wait_us(self) -> int | None:
+        """The time from the call to the due time, in µs; None for none."""
+        return self.unique.wait_us if isinstance(self.unique, Debounce) else self.delay_us
 
     @property
     def signature(self) -> Signature:
@@ -337,7 +334,9 @@ class Task(AbsentMethods, Generic[P, R]):
             kwargs=kwargs,
             **facts,
         )
-        return config, job, 0.0 if self.delay_us is None else runtime.current().clock.steady()
+        if key is None and isinstance(self.unique, Debounce):
+            raise ValueError(f"unique=Debounce(…) needs a key; declare {self.name} with key=, or use using(key=…)")
+        return config, job, 0.0 if self.wait_us is None else runtime.current().clock.steady()
 
     def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:
         """Replace `retry` by the policy with the own path of each class, and return it. Raises ValueError."""
@@ -351,7 +350,7 @@ class Task(AbsentMethods, Generic[P, R]):
         return self._unsent(config, replace(job, context=context), called_at)
 
     def _unsent(self, config: Config, job: Job, called_at: float) -> JobHandle:
-        delayed = self.delay_us is not None or self.due_us is not None
+        delayed = self.wait_us is not None or self.due_us is not None
         job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed)
         draft = UnsentJob(
             job=job,
@@ -360,7 +359,7 @@ class Task(AbsentMethods, Generic[P, R]):
             until_start=self.until == "start",
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
-            delay_us=self.delay_us,
+            delay_us=self.wait_us,
             due_us=self.due_us,
             called_at=called_at,
         )
@@ -376,6 +375,8 @@ def check_options(task: Task[..., Any]) -> None:
         raise ValueError(f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}")
     if task.key is not None:
         check_name(task.key, name="key")
+    if isinstance(task.unique, Debounce) and (task.delay_us is not None or task.due_us is not None):
+        raise ValueError("unique=Debounce(…) sets the due time of its jobs; leave out delay, at and run_after")
     check_common_options(task, timeout_us=task.timeout_us, hard_timeout_us=task.hard_timeout_us, label=str)
     check_name(task.queue, name="queue")
 
@@ -384,8 +385,9 @@ def check_common_options(
     options: Any, *, label: Callable[[str], str], timeout_us: int | None = None, hard_timeout_us: int | None = None
 ) -> None:
     """Raise ValueError for an option that neither kind of task can have; `label` returns an option's name in errors."""
-    for name, known in (("unique", Unique), ("until", Until), ("on_expiry", OnExpiry)):
-        if (word := getattr(options, name)) not in get_args(known):
+    for name, known in (("unique", UniqueWord), ("until", Until), ("on_expiry", OnExpiry)):
+        word = getattr(options, name)
+        if word not in get_args(known) and not (name == "unique" and isinstance(word, Debounce)):
             raise ValueError(f"{label(name)} must be {one_of(get_args(known))}, got {word!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")

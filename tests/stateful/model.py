@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.job.unsent import UnsentJob
+from django_delayq.job.unsent import Debounce, UnsentJob
 from tests.stateful.model_state import ModelState
 from tests.stateful.values import ENDED_FOR_GOOD, Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
 
@@ -57,14 +57,16 @@ class Model(ModelState):
             positions.setdefault(digest_of(draft) or b"", []).append(number)
         for digest, (first, *others) in positions.items():
             draft, own = drafts[[first, *others][-1]], drafts[first].job.raw_id
-            holder = None if own in self.withdrawn else self.holder(digest)
-            raw_id = holder or own
+            holder = self.holder(digest)
+            # A repeated call whose job has given its key up, is dead, or was cancelled.
+            is_over = holder != own and (own in self.jobs or own in self.withdrawn)
+            raw_id = own if is_over or holder is None else holder
             if raw_id == own:
                 held |= dict.fromkeys(others, own)
                 replaced.update(others)
             else:
                 held |= dict.fromkeys((first, *others), raw_id)
-            if holder is None and (own in self.jobs or own in self.withdrawn):
+            if is_over:
                 continue
             known = self.jobs.get(raw_id)
             if known is None:
@@ -76,7 +78,20 @@ class Model(ModelState):
             job = ModelJob.of(draft)
             job.member = raw_id + job.member[12:]
             self.jobs[raw_id] = job
-            self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
+            due_us = self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us
+            if isinstance(draft.unique, Debounce):
+                job.first_call = (known and known.first_call) or self.now
+                self._wait(job, min(due_us, job.first_call + draft.unique.max_wait_us))
+                # The body is made before the first call of the series is known. The first attempt goes by the rank.
+                expires_us = job.expires_us
+                job.expire_after(due_us)
+                job.expires_us = expires_us
+            else:
+                self._wait(job, due_us)
+            was_ready = known is not None and known.place is not Place.SCHEDULED
+            keeps_turn = known and job.member[12] == known.member[12] and not job.has(Flag.EXPIRES)
+            if known and was_ready and job.place is Place.READY and keeps_turn:
+                job.score = min(job.score, known.score)
         return held, replaced
 
     def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
@@ -134,7 +149,7 @@ class Model(ModelState):
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
             job.stop_by, job.progress, job.ahead_us = None, b"", None
-            job.holds_key = job.holds_key and not job.until_start
+            job.start()
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
@@ -158,7 +173,7 @@ class Model(ModelState):
         job.place, job.score = Place.CLAIMED, self.now + self.lease_us
         job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
-        job.holds_key = job.holds_key and not job.until_start
+        job.start()
         self._use(job.queue)
         self.workers[token[:8]] = self.now
         self.described.add(token[:8])

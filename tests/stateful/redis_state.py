@@ -11,7 +11,7 @@ from django_delayq.job.result import Result
 from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import ResultRecord
 from tests.stateful.model import Model
-from tests.stateful.values import Place
+from tests.stateful.values import ModelJob, Place
 
 #: Notifications: the invariants check what they must announce, not what is in them.
 HINTS = ("notify", "notify_dispatcher", "notify_worker")
@@ -75,11 +75,21 @@ def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
     return expected
 
 
+def extras_of(job: ModelJob) -> bytes:
+    """Return the extras record of a job, empty without a key."""
+    if job.digest is None:
+        return b""
+    flags, first_call = 1 + 2 * job.until_start, b""
+    if job.first_call is not None:
+        flags, first_call = flags + 4, job.first_call.to_bytes(8)
+    return bytes((flags,)) + job.digest + first_call
+
+
 def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     """Return what `plain` must return."""
     expected: dict[str, Any] = defaultdict(dict)
     for raw_id, job in model.jobs.items():
-        extra = bytes((1 + 2 * job.until_start,)) + job.digest if job.digest else b""
+        extra = extras_of(job)
         if job.place is Place.DEAD:
             expected[keys("dead_letters")][raw_id] = job.score
             sizes = len(job.record).to_bytes(4) + len(extra).to_bytes(4)

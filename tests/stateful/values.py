@@ -41,6 +41,8 @@ class ModelJob:
     until_start: bool
     holds_key: bool
     max_attempts: int
+    #: Calls of it are debounced: when the first of the series came (µs); 0 after its start.
+    first_call: int | None = None
     place: Place = Place.READY
     #: Due time, rank, lease end or time of death (µs).
     score: int = 0
@@ -102,6 +104,11 @@ class ModelJob:
             self.due_us = self.score
         self.crash_suspected, self.spared, self.waiting_since = False, False, 0
         return True
+
+    def start(self) -> None:
+        """Give the key up if it is held only until now; a later call is the first of its series."""
+        self.holds_key = self.holds_key and not self.until_start
+        self.first_call = None if self.first_call is None else 0
 
     def revive(self) -> None:
         """Count everything from 0; the history of its errors stays."""

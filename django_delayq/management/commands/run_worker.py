@@ -95,7 +95,7 @@ class Command(BaseCommand):
         if options["until_stdin_closes"]:
             stop_with_parent(services)
         sentence = (
-            f"Worker {os.getpid()} serves {', '.join(config.queue_texts) or 'all queues'} at "
+            f"Worker {os.getpid()} serves {_order(config)} at "
             f"{store.config.redis.display_url}, prefix {store.config.prefix!r}, {config.concurrency} at once."
         )
         child = None
@@ -115,6 +115,15 @@ class Command(BaseCommand):
 def _worker_config(config: Config, options: dict[str, Any]) -> WorkerConfig:
     """Return the settings of the worker with what the options replace. Raises CommandError."""
     return with_queues(with_options(config.worker, options), options, tasks=config.tasks)
+
+
+def _order(worker: WorkerConfig) -> str:
+    """Return which queues the worker serves, and in which order."""
+    if worker.queue_filter is not None:
+        return f"{', '.join(worker.queue_texts)}, best rank first,"
+    return (
+        f"{', '.join(worker.queues)}, in this order," if worker.queues[1:] else "".join(worker.queues) or "all queues"
+    )
 
 
 def _check_middleware(backend: str | None) -> None:

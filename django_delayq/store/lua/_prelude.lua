@@ -184,26 +184,42 @@ local function why_not_waiting(id)
   return redis.call('HEXISTS', jobs, id) == 1 and 'ELSEWHERE' or 'GONE'
 end
 
--- The only reader of extras records: returns the digest of the job's unique key, nil if it has none, and whether the job
--- holds that key only until its start. A damaged record has none. The writer is ExtrasRecord of store/records.py.
+-- The only reader of extras records: returns the digest of the job's unique key, nil if it has none; whether the job holds
+-- that key only until its start; and if its calls are debounced, when the first of them came (µs; 0 = none did since its
+-- start). A damaged record has no key. ExtrasRecord of store/records.py has the layout.
 local function key_of_extras(record)
   local flags = record and string.byte(record) or 0
-  if flags % 2 == 1 and #record >= 17 then return string.sub(record, 2, 17), math.floor(flags / 2) % 2 == 1 end
+  if flags % 2 == 0 or #record < 17 then return end
+  local first_call = math.floor(flags / 4) % 2 == 1 and #record >= 25 and struct.unpack('>I8', record, 18) or nil
+  return string.sub(record, 2, 17), math.floor(flags / 2) % 2 == 1, first_call
 end
 
--- The digest of the key that a waiting job holds only until its start; nil if there is none.
+local function with_first_call(record, time)
+  return string.sub(record, 1, 17) .. struct.pack('>I8', time)
+end
+
+-- The digest of the key that a waiting job holds only until its start, its extras record, and the first call; or nil.
 local function key_until_start(member)
-  local key, until_start
-  if has(member, HAS_EXTRAS) then
-    key, until_start = key_of_extras(redis.call('HGET', job_extras, string.sub(member, 1, 12)))
-  end
-  return until_start and key or nil
+  local record = has(member, HAS_EXTRAS) and redis.call('HGET', job_extras, string.sub(member, 1, 12))
+  local key, until_start, first_call = key_of_extras(record)
+  if until_start then return key, record, first_call end
 end
 
--- After a claim: a job that holds its key only until its start gives it up.
+-- After a claim: a job that holds its key only until its start gives it up. A later call is the first one again.
 local function give_up_key(member)
-  local key = key_until_start(member)
-  if key and redis.call('HGET', unique_keys, key) == member then redis.call('HDEL', unique_keys, key) end
+  local key, record, first_call = key_until_start(member)
+  if not key then return end
+  if redis.call('HGET', unique_keys, key) == member then redis.call('HDEL', unique_keys, key) end
+  if first_call then redis.call('HSET', job_extras, string.sub(member, 1, 12), with_first_call(record, 0)) end
+end
+
+-- The member of the job that holds a key; '' if none does. A running job holds none that it had only until its start: a
+-- worker of an earlier release does not give it up.
+local function holder_of(key)
+  local holder = redis.call('HGET', unique_keys, key)
+  if not holder then return '' end
+  local is_running = redis.call('HEXISTS', claim_records, string.sub(holder, 1, 12)) == 1
+  return is_running and key_until_start(holder) and '' or holder
 end
 
 -- After a claimed job waits again: it takes the key that it gave up, unless another job holds it now.

@@ -62,7 +62,10 @@ end
 function judge.unique_keys(digest, head, member, queue, holder)
   if #holder ~= 14 then return 'MALFORMED' end
   local id = string.sub(holder, 1, 12)
-  local extra = redis.call('HEXISTS', jobs, id) == 1 and redis.call('HGET', job_extras, id)
+  local body = redis.call('HGET', jobs, id)
+  -- Its member has changed since the caller read the body.
+  if body and queue > 0 and string.sub(body, 1, #head) ~= head then return 'OK' end
+  local extra = body and redis.call('HGET', job_extras, id)
   if extra and key_of_extras(extra) ~= digest then return 'MISSING' end
   if extra and (queue == 0 or holder == member) then return 'OK' end
   return queue > 0 and has(member, HAS_EXTRAS) and 'KEY_NOT_HELD' or 'MISSING'
@@ -95,7 +98,10 @@ for at = 6, #ARGV, 4 do
       put_dead_letter(now, field .. '\0\0', unreadable_history)
     elseif word == 'KEY_NOT_HELD' and noun == 'unique_keys' then
       -- Its key is held, but the end of the job would not release it.
-      redis.call('HSET', job_extras, string.sub(value, 1, 12), '\1' .. field)
+      local id = string.sub(value, 1, 12)
+      if key_of_extras(redis.call('HGET', job_extras, id)) ~= field then
+        redis.call('HSET', job_extras, id, '\1' .. field)
+      end
       redis.call('HSET', unique_keys, field, member)
     elseif word == 'KEY_NOT_HELD' then
       redis.call('HSET', unique_keys, key_of_extras(value), member)

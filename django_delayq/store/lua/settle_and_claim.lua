@@ -85,7 +85,11 @@ end
 -- Type checks (see the prelude).
 redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Without outcomes these two are only read, and that before anything is claimed.
-if #acknowledged > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.call('HLEN', attempts) end
+if #acknowledged > 0 or #ARGV >= OUTCOMES_AT then
+  check_hashes(jobs, attempts)
+  -- A job that is claimed may give its key up.
+  if want > 0 then check_hashes(job_extras, unique_keys) end
+end
 local any_paused = redis.call('HLEN', paused) > 0
 if worker_name ~= '' then redis.call('HLEN', worker_names) end
 if dead_count > 0 then

@@ -72,7 +72,7 @@ class DeadLetters:
             for number, job in batch.items():
                 letter = DeadLetterRecord.unpack(found[number])
                 try:
-                    self._check_key(ExtrasRecord.unpack(letter.extras).key)
+                    self._check_key(ExtrasRecord.unpack(letter.extras).digest)
                     head, changed = decode_head(letter.body), _UNCHANGED
                     if change is not None or head.expires:
                         # A place of a spread is a moment of Redis already.

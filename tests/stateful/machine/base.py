@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
@@ -11,7 +12,7 @@ from django_delayq.exceptions import KeyHeld
 from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import UnsentJob
+from django_delayq.job.unsent import Debounce, UnsentJob
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.spread import Spread
@@ -65,10 +66,12 @@ class Base(RuleBasedStateMachine):
             # Scripts see only the flag; a large body would only slow the machine down.
             flags=Flag.LARGE if request.large else Flag(0),
         )
-        draft = unsent(job, max_payload=4_096, unique=request.unique, until_start=request.until_start)
-        word, us = request.when
+        debounce = request.unique if request.key and isinstance(request.unique, Debounce) else None
+        until_start = request.until_start or debounce is not None
+        draft = unsent(job, max_payload=4_096, unique=debounce or request.unique, until_start=until_start)
+        word, us = ("delay", debounce.wait_us) if debounce else request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
-        draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)
+        draft = replace(draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0), unique=draft.unique)
         self.drafts.append(draft)
         self.known.append(job.raw_id)
         return draft

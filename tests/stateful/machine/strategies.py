@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.unsent import Debounce
 from tests.stateful.machine.actors import QUEUES
 
 SECOND = 1_000_000
@@ -23,6 +24,8 @@ ENDINGS = [
 ]
 ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED, OutcomeKind.SNOOZED, OutcomeKind.UNKNOWN_TASK]
 ENDINGS += [OutcomeKind.STOPPED]
+#: The due time is bound at the third call at once.
+DEBOUNCE = Debounce(2, max_wait=3)
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 
@@ -35,7 +38,7 @@ class Request:
     priority: int = 0
     when: tuple[str, int] = AT_ONCE
     key: str | None = None
-    unique: str = "keep"
+    unique: str | Debounce = "keep"
     until_start: bool = False
     max_attempts: int = 3
     large: bool = False
@@ -51,7 +54,7 @@ requests = st.builds(
     priority=st.sampled_from([0, 0, 0, -100, 100]),
     when=st.just(AT_ONCE) | st.sampled_from(TIMES),
     key=st.sampled_from([None, None, "k", "l"]),
-    unique=st.sampled_from(["keep", "reject", "replace"]),
+    unique=st.sampled_from(["keep", "reject", "replace", DEBOUNCE]),
     until_start=st.booleans(),
     max_attempts=st.integers(1, 3),
     large=st.sampled_from([False, False, False, True]),

@@ -26,7 +26,10 @@ def test_drain_runs_what_becomes_due_in_a_queue_that_is_not_excluded(processes: 
 
 def test_it_prints_and_reports_the_list_as_it_was_given(processes: Processes) -> None:
     worker = processes.start("run_worker", "--queues=-slow, mail%2A*", PYTHONUNBUFFERED="")
-    processes.until(lambda: f"Worker {worker.pid} serves -slow, mail%2A* at" in worker.output, what="its first line")
+    processes.until(
+        lambda: f"Worker {worker.pid} serves -slow, mail%2A*, best rank first, at" in worker.output,
+        what="its first line",
+    )
     [report] = processes.until(
         lambda: [each for each in get_store().snapshot().processes if each.name], what="the worker to report"
     )

@@ -8,9 +8,10 @@ import pytest
 from django.db import transaction
 
 from django_delayq import RetryPolicy, Task, delayed_task, enqueue_many
-from django_delayq.exceptions import KeyHeld
+from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import Action
-from django_delayq.store.enqueue import Enqueue, Holder
+from django_delayq.signals import job_enqueued
+from django_delayq.store.enqueue import Enqueue, Holder, key_digest
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing import DelayQ
@@ -109,15 +110,23 @@ def test_a_job_between_its_attempts_begins_anew(delayq: DelayQ, task: Task[..., 
 
 
 def test_of_a_batch_the_last_call_counts_under_the_first_id(delayq: DelayQ, task: Task[..., None]) -> None:
+    announced = []
+    receiver = lambda job, **_: announced.append(job.args)  # noqa: E731
+    job_enqueued.connect(receiver)
     other = task.using(key="other")
     handles = [task.job(1), other.job(2), task.job(3), delayed_task(name="plain")(_plain).job(), task.after(9).job(4)]
-    enqueue_many(handles)
+    try:
+        enqueue_many(handles)
+    finally:
+        job_enqueued.disconnect(receiver)
     first, _, third, _, last = handles
     assert first.id == third.id == last.id
     assert [each.created for each in handles] == [True, True, False, True, False]
     assert [each.replaced for each in handles] == [False, False, True, False, True]
     assert sorted(job.args for job in delayq.enqueued) == [[], [2], [4]]
     assert first.due == last.due
+    assert first.job is not None and first.job.args == [4]
+    assert sorted(announced) == [[], [2], [4]]
 
 
 def _plain() -> None: ...
@@ -148,10 +157,11 @@ def test_a_worker_accepts_what_was_written_for_the_holder(make_apis: Callable[..
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])
-def test_a_repeated_call_changes_nothing(apis: ShardApis, delay: int | None) -> None:
+def test_a_repeated_call_stores_no_second_job(apis: ShardApis, delay: int | None) -> None:
     draft = apis.draft(key="k", unique="replace", delay=delay)
     first, again = apis.enqueue(draft), apis.enqueue(draft)
     assert (first.held, first.replaced) == (again.held, again.replaced) == ({}, frozenset())
+    assert len({**apis.scheduled(), **apis.ready()}) == 1
     worker = apis.worker()
     apis.clock.advance(HOUR)
     apis.promote()
@@ -159,6 +169,62 @@ def test_a_repeated_call_changes_nothing(apis: ShardApis, delay: int | None) -> 
     assert apis.enqueue(draft).held == {}
     worker.settle(claim, Action.ACKNOWLEDGE)
     assert apis.traces(draft.job.raw_id) == []
+
+
+def test_a_repeated_call_does_not_replace_a_later_one(apis: ShardApis) -> None:
+    first = apis.draft("first", key="k", unique="replace", until_start=True)
+    apis.enqueue(first)
+    apis.worker().take(1)
+    second = apis.draft("second", key="k", unique="replace", until_start=True)
+    assert apis.enqueue(second).held == {}
+    # Its first reply was lost.
+    assert apis.enqueue(first).replaced == set()
+    found = apis.store.lookup(0).find(second.job.raw_id)
+    assert found.job is not None and found.job.args == ["second"]
+
+
+def test_a_running_job_of_an_older_worker_holds_no_key_that_ends_at_its_start(apis: ShardApis) -> None:
+    first = apis.draft(key="k", unique="replace", until_start=True)
+    apis.enqueue(first)
+    apis.worker().take(1)
+    # An older script does not give it up.
+    apis.client.hset(apis.keys("unique_keys"), key_digest(first.job.task, "k"), first.job.member)
+    second = apis.draft(key="k", unique="replace", until_start=True)
+    assert apis.enqueue(second).held == {}
+    assert list(apis.ready()) == [second.job.raw_id]
+
+
+def test_names_may_be_long(apis: ShardApis) -> None:
+    queue = "q" * 200
+    holder = apis.add(key="k", queue=queue, delay=HOUR)
+    assert apis.enqueue(apis.draft(key="k", unique="replace", queue=queue)).held == {0: holder}
+
+
+def test_a_full_redis_accepts_no_replacement(own_apis: ShardApis) -> None:
+    own_apis.add(key="k", delay=HOUR)
+    own_apis.fill_memory()
+    batch = [own_apis.draft(key=f"{number}", unique="replace") for number in range(20)]
+    with pytest.raises(StoreError) as caught:
+        own_apis.enqueue(own_apis.draft("x" * 100_000, key="k", unique="replace"), *batch)
+    assert not caught.value.maybe_accepted
+    own_apis.free_memory()
+    assert own_apis.client.hlen(own_apis.keys("jobs")) == 1
+
+
+def test_a_ready_job_keeps_its_turn(apis: ShardApis) -> None:
+    holder = apis.add(key="k")
+    apis.clock.advance(1_000_000)
+    other = apis.add()
+    assert apis.enqueue(apis.draft(key="k", unique="replace")).replaced == {0}
+    assert [claim.raw_id for claim in apis.worker().take(2).claims] == [holder, other]
+
+
+def test_another_priority_is_another_turn(apis: ShardApis) -> None:
+    holder = apis.add(key="k")
+    apis.clock.advance(1_000_000)
+    other = apis.add()
+    apis.enqueue(apis.draft(key="k", unique="replace", priority=-1))
+    assert [claim.raw_id for claim in apis.worker().take(2).claims] == [other, holder]
 
 
 def test_a_call_that_arrives_after_its_cancel_changes_nothing(apis: ShardApis) -> None:
@@ -198,9 +264,9 @@ def test_holders_that_move_meanwhile_are_read_again(apis: ShardApis) -> None:
 def test_a_holder_that_moves_on_and_on_is_an_error_and_nothing_is_stored(apis: ShardApis) -> None:
     holder = apis.add(key="k", delay=HOUR)
     batch = [apis.draft(key="free", unique="replace"), apis.draft("new", key="k", unique="replace")]
-    with pytest.raises(KeyHeld) as caught:
-        Moving(apis, moves=3).enqueue(batch)
-    assert (caught.value.holder, caught.value.index) == (holder.hex(), 1)
+    with pytest.raises(StoreError, match="changed 10 times before they could be replaced") as caught:
+        Moving(apis, moves=10).enqueue(batch)
+    assert caught.value.retryable and not caught.value.maybe_accepted
     assert apis.traces(batch[0].job.raw_id) == []
     found = apis.store.lookup(0).find(holder)
     assert found.job is not None and found.job.args == []
