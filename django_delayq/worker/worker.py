@@ -343,8 +343,10 @@ class Worker(Runnable):
         if self.phase.claims and may_run and self._blocking_claim.confirm(reply):
             was_idle = not self._pool.held
             self._pool.submit(reply.claims, self)
-            if was_idle and reply.claims:
-                # A thread of the pool waits for the interpreter, which this one would keep for another 80 µs.
+            if was_idle and reply.claims and not reply.has_more:
+                # A thread of the pool waits for the interpreter, which this one would keep for another 80 µs. Not if
+                # more can be claimed: the pool would run all of these before this thread could send the next request,
+                # so that Redis and the pool would work by turns.
                 sleep(0)
         else:
             for claim in reply.claims:
