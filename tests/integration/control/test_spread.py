@@ -67,6 +67,11 @@ def dues(shards: list[ShardApis]) -> list[int]:
     return sorted(due for apis in shards for due in apis.scheduled().values())
 
 
+def waiting(shards: list[ShardApis]) -> int:
+    """Return how many jobs wait. On a slow machine the first of them is ready before the last one has its place."""
+    return sum(len(apis.scheduled()) + len(apis.ready()) for apis in shards)
+
+
 def most_in_a_window(moments: list[int]) -> int:
     """Return the most moments within any ten seconds."""
     first, most = 0, 0
@@ -80,7 +85,7 @@ def most_in_a_window(moments: list[int]) -> int:
 def test_a_spread_is_even(shards: list[ShardApis]) -> None:
     assert jobs(state="failed").requeue(spread=SPREAD) == LETTERS
     moments = dues(shards)
-    assert len(moments) == LETTERS
+    assert waiting(shards) == LETTERS
     assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
     assert timedelta(microseconds=moments[-1] - moments[0]) > timedelta(minutes=9)
 
@@ -105,7 +110,7 @@ def test_a_spread_that_was_interrupted_is_continued(
     assert 0 < jobs(state="failed", **filters).requeue(spread=SPREAD) < LETTERS
     assert jobs(state="failed", **filters).requeue(spread=SPREAD) == 0
     moments = dues(shards)
-    assert len(moments) == LETTERS
+    assert waiting(shards) == LETTERS
     assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
     if len(shards) == 1:
         assert min(later - earlier for earlier, later in pairwise(moments)) >= 490_000
@@ -124,7 +129,7 @@ def test_calls_at_once_share_the_spread(shards: list[ShardApis]) -> None:
     changed.append(jobs(state="failed").requeue(spread=SPREAD, on_progress=begin_another))
     assert sum(changed) == LETTERS and all(0 < number < LETTERS for number in changed)
     moments = dues(shards)
-    assert len(moments) == LETTERS
+    assert waiting(shards) == LETTERS
     assert most_in_a_window(moments) <= EVEN * 1.01 + len(shards)
     assert timedelta(minutes=9) < timedelta(microseconds=moments[-1] - moments[0]) < SPREAD
     assert not any(apis.client.exists(apis.keys("spreads")) for apis in shards)
