@@ -71,8 +71,7 @@ class UnsentJob:
         if flags != job.flags:
             job, body = replace(job, flags=flags), with_flags(body, flags)
         unique = "replace" if isinstance(self.unique, Debounce) else self.unique
-        new = replace(self, job=job, body=body, unique=unique)
-        return replace(new, delay_us=delay_us, due_us=due_us, called_at=called_at)
+        return replace(self, job=job, body=body, unique=unique, delay_us=delay_us, due_us=due_us, called_at=called_at)
 
 
 def encode_new(job: Job, *, max_payload: int, delayed: bool = False) -> tuple[Job, bytes]:

@@ -1,6 +1,6 @@
 """Enqueue: accept new jobs. Called by web processes, commands and tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from hashlib import blake2b
 from typing import NamedTuple
@@ -93,9 +93,8 @@ class Enqueue:
         return self._shard.call(_ENQUEUE_ONE, args, queue=job.queue)
 
     def _prepare_batch(self, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> ScriptCall:
-        queues = list(dict.fromkeys(item.job.queue for item in unsent))
-        numbers = {queue: number for number, queue in enumerate(queues, 1)}
-        more_keys = [key for queue in queues for key in self._shard.keys.of_queue(queue)]
+        numbers = _numbered(item.job.queue for item in unsent)
+        more_keys = [key for queue in numbers for key in self._shard.keys.of_queue(queue)]
         args: list[Part] = [self._head_start]
         for item, remaining_us in zip(unsent, each_remaining_us, strict=True):
             job = item.job
@@ -123,8 +122,7 @@ class Enqueue:
         Returns Redis's time (µs since the epoch), and per job STORED, REPLACED or KEPT; ELSEWHERE alone if a holder is
         not where it was read: then nothing was done. No two jobs may have the same key. A repeated call replaces again.
         """
-        queues = [*(item.job.queue for item in unsent), *(holder.queue for holder in holders if holder)]
-        numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queues), 1)}
+        numbers = _numbered([*(item.job.queue for item in unsent), *(holder.queue for holder in holders if holder)])
         args: list[Part] = [self._head_start]
         for item, remaining_us, holder in zip(unsent, each_remaining_us, holders, strict=True):
             job = item.job
@@ -232,19 +230,24 @@ class ReplaceCall:
         """Do nothing: no reply is outstanding between two calls."""
 
     def _result(self, now_us: int, words: Sequence[bytes], holders: Sequence[Holder | None]) -> EnqueueResult:
-        result = EnqueueResult(now_us=now_us, due_us=[now_us] * len(self._ids), held={})
-        replaced: set[int] = set()
+        due_us, replaced = [now_us] * len(self._ids), set[int]()
+        held, stored = dict[int, bytes](), dict[int, Job]()
         calls = zip(self._unsent, self._each_remaining_us, self._positions, words, holders, strict=True)
         for item, remaining_us, (first, *others), word, holder in calls:
-            result.due_us[first] = _due_us(item, remaining_us, now_us)
+            due_us[first] = _due_us(item, remaining_us, now_us)
             raw_id = item.job.raw_id if holder is None or word == b"STORED" else holder.raw_id
             # After a lost reply the holder may be the job itself.
             is_own = raw_id == self._ids[first]
             if is_own and others:
-                result.stored[first] = item.job
-            result.held.update(dict.fromkeys(others if is_own else (first, *others), raw_id))
+                stored[first] = item.job
+            held.update(dict.fromkeys(others if is_own else (first, *others), raw_id))
             replaced.update(others if is_own else (first, *others) if word == b"REPLACED" else ())
-        return replace(result, replaced=frozenset(replaced))
+        return EnqueueResult(now_us=now_us, due_us=due_us, held=held, replaced=frozenset(replaced), stored=stored)
+
+
+def _numbered(queues: Iterable[str]) -> dict[str, int]:
+    """Return the number of each queue, as the scripts count them: from 1, in the order of their keys."""
+    return {queue: number for number, queue in enumerate(dict.fromkeys(queues), 1)}
 
 
 def _queue_of(body: bytes) -> str:

@@ -140,9 +140,9 @@ class Task(AbsentMethods, Generic[P, R]):
         of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
         handle, `"reject"` raises `KeyHeld`, `"replace"` gives that job, if it waits, the new arguments, options and
         time, and `Debounce` does so for a series of calls. A job holds its key until it ends, or with `until="start"`
-        until it begins. `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the value, for
-        RESULT_TTL (True) or for that time. `expires` is in seconds or a timedelta after the due time, or an aware
-        datetime: a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
+        until it begins. `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return
+        value, for RESULT_TTL (True) or for that time. `expires` is in seconds or a timedelta after the due time, or an
+        aware datetime: a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:

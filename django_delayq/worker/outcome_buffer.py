@@ -38,7 +38,7 @@ class OutcomeBuffer:
         May be negative.
         """
         # A worker without outcomes can leave its next claim in Redis, which begins a job 0.3 ms earlier.
-        return self._first_at + _LONGEST_WAIT - self._clock() if self.expected else 0.0
+        return self._first_at + _LONGEST_WAIT - self._clock() if self._expected > 0 else 0.0
 
     @property
     def expected(self) -> int:
@@ -65,7 +65,7 @@ class OutcomeBuffer:
                 self._first_at = 0.0
             elif first:
                 self._first_at = self._clock()
-            return first or not self.expected
+            return first or self._expected <= 0
 
     def restore(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
         """Buffer again outcomes that could not be sent."""

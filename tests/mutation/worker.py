@@ -304,15 +304,27 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            if False:\n",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
+        "a pool runs all its claims before more are requested",
+        "worker/worker.py",
+        "if was_idle and reply.claims and not reply.has_more:",
+        "if was_idle and reply.claims:",
+    ): ("tests/integration/worker/test_overlap.py",),
+    at(
+        "a dispatcher avoids early promotions, and is late instead",
+        "dispatcher.py",
+        "_LATE_GAIN, _EARLY_FACTOR = 0.3, 0.93",
+        "_LATE_GAIN, _EARLY_FACTOR = 0.1, 0.7",
+    ): ("tests/unit/test_lead_time.py",),
+    at(
         "the outcome of the only job waits for others",
         "worker/outcome_buffer.py",
-        "self._clock() if self.expected else 0.0",
+        "self._clock() if self._expected > 0 else 0.0",
         "self._clock()",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
         "the last outcome does not wake its worker",
         "worker/outcome_buffer.py",
-        "return first or not self.expected",
+        "return first or self._expected <= 0",
         "return first",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(

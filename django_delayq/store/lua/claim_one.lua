@@ -2,7 +2,8 @@
 --   unconfirmed until its first heartbeat. Its record keeps a due time that is still ahead: a job that comes back waits
 --   for it. Not safe to repeat.
 -- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, job_extras, unique_keys, queues, next_due,
---   workers, worker_names, unconfirmed; scheduled, ready and recovered are those of the queue that the caller read in the job's body.
+--   workers, worker_names, unconfirmed; scheduled, ready and recovered are those of the queue that the caller read in the
+--   job's body.
 -- ARGV: now, worker (8 bytes), exchange number, member, lease (µs), head start (ms), worker's name.
 -- Returns: CLAIMED, now (µs), rank, body, attempts record (false = none); or LATE (it is running), GONE (no such job
 --   waits), ELSEWHERE (it waits in another queue: read its body again).

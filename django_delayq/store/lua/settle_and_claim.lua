@@ -85,11 +85,7 @@ end
 -- Type checks (see the prelude).
 redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Without outcomes these two are only read, and that before anything is claimed.
-if #acknowledged > 0 or #ARGV >= OUTCOMES_AT then
-  check_hashes(jobs, attempts)
-  -- A job that is claimed may give its key up.
-  if want > 0 then check_hashes(job_extras, unique_keys) end
-end
+if #acknowledged > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.call('HLEN', attempts) end
 local any_paused = redis.call('HLEN', paused) > 0
 if worker_name ~= '' then redis.call('HLEN', worker_names) end
 if dead_count > 0 then
@@ -126,7 +122,8 @@ if #settled > 0 then
     seen[lease], has_extras = true, has_extras or has(lease, HAS_EXTRAS)
   end
 end
-if has_extras then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
+-- A job that is claimed may give its key up, after outcomes were applied.
+if has_extras or (want > 0 and #settled > 0) then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
 -- A job that was asked to stop is not run again, nor dead: its worker settles it once more, as stopped. A job that
 -- succeeded is done nevertheless.
 local stopped, again = '', {}
@@ -267,7 +264,7 @@ local bodies, keyed = read(jobs, claims), {}
 for _, claim in ipairs(claims) do
   if has(claim.member, HAS_EXTRAS) then keyed[#keyed + 1] = claim.member end
 end
-if #keyed > 0 then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
+if #keyed > 0 and #settled == 0 then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
 local taken, lease_entries, claim_entries, recorded = {}, {}, {}, {}
 for i, claim in ipairs(claims) do
   taken[claim.place] = taken[claim.place] or {}

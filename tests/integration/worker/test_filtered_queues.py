@@ -56,6 +56,12 @@ def serve(apis: ShardApis, clock: WorkerClock) -> Iterator[Serve]:
         yield make
 
 
+def appear(apis: ShardApis, queue: str) -> None:
+    """Let a new queue be listed, whose notification another worker consumes."""
+    apis.shard.execute("ZADD", KEYS("queues"), 1, queue)
+    apis.client.incr(KEYS("queues_version"))
+
+
 def learn(served: QueueListener, apis: ShardApis) -> bool:
     """Pass it the version that an exchange returns now, as a worker does; returns whether it was stale."""
     stale = served.mark_if_stale(apis.worker().take(0).queues_version)
@@ -276,9 +282,7 @@ def test_workers_of_named_and_of_all_queues_owe_nothing(serve: Serve, apis: Shar
 def test_a_pop_that_does_not_listen_to_a_new_queue_is_given_up(serve: Serve, apis: ShardApis) -> None:
     served = serve("mail*")
     listen(served)
-    # Another worker consumes this notification, and reads the new name.
-    apis.shard.execute("ZADD", KEYS("queues"), 1, "mail.new")
-    apis.client.incr(KEYS("queues_version"))
+    appear(apis, "mail.new")
     assert learn(served, apis)
     assert served.wakeup_missed
     apis.client.delete(KEYS("notify"))
@@ -291,8 +295,7 @@ def test_a_pop_that_does_not_listen_to_a_new_queue_is_given_up(serve: Serve, api
 def test_a_pop_does_not_consume_the_notification_that_its_worker_sends_to_others(serve: Serve, apis: ShardApis) -> None:
     served = serve("mail*")
     listen(served)
-    apis.shard.execute("ZADD", KEYS("queues"), 1, "bulk")
-    apis.client.incr(KEYS("queues_version"))
+    appear(apis, "bulk")
     assert learn(served, apis)
     assert not is_notified(served, apis)
     assert shared(apis) == (1, 0)

@@ -24,13 +24,6 @@ def index(number: int, *, repeats: bool = False) -> None:
         task.enqueue(number + 1)
 
 
-@pytest.fixture(autouse=True)
-def own_registry() -> Any:
-    """Forget the tasks that a test declares."""
-    with registry.override():
-        yield
-
-
 def declared(wait: Any = 10, max_wait: Any = None) -> Task[..., None]:
     return delayed_task(name="index", key="document", unique=Debounce(wait, max_wait))(index)
 
@@ -102,10 +95,7 @@ def test_without_max_wait_each_call_counts(apis: ShardApis) -> None:
 
 def test_a_job_that_has_to_begin_keeps_its_turn(apis: ShardApis) -> None:
     debounce = Debounce(2, max_wait=3)
-    first = _draft(apis, debounce)
-    apis.enqueue(first)
-    apis.clock.advance(3 * SECOND)
-    apis.promote()
+    first = _promoted(apis, debounce)
     other = apis.draft()
     apis.enqueue(other.rescheduled(delay_us=0, due_us=None, called_at=apis.clock.steady()))
     apis.clock.advance(SECOND)
@@ -118,10 +108,7 @@ def test_a_job_that_has_to_begin_keeps_its_turn(apis: ShardApis) -> None:
 
 def test_a_call_between_two_attempts_is_the_first_of_a_series(apis: ShardApis) -> None:
     debounce = Debounce(2, max_wait=3)
-    first = _draft(apis, debounce)
-    apis.enqueue(first)
-    apis.clock.advance(3 * SECOND)
-    apis.promote()
+    _promoted(apis, debounce)
     worker = apis.worker()
     worker.settle(worker.take(1).claims[0], Action.RETRY, delay=HOUR)
     apis.clock.advance(SECOND)
@@ -130,6 +117,15 @@ def test_a_call_between_two_attempts_is_the_first_of_a_series(apis: ShardApis) -
     assert apis.promote().moved == 0
     apis.clock.advance(1)
     assert apis.promote().moved == 1
+
+
+def _promoted(apis: ShardApis, debounce: Debounce) -> Any:
+    """Return the draft of a job whose series is over, and that waits for a worker."""
+    first = _draft(apis, debounce)
+    apis.enqueue(first)
+    apis.clock.advance(3 * SECOND)
+    apis.promote()
+    return first
 
 
 def _draft(apis: ShardApis, debounce: Debounce, *args: Any) -> Any:

@@ -21,13 +21,6 @@ def collect(first: int, *rest: int, **facts: Any) -> None:
     """Take any arguments."""
 
 
-@pytest.fixture(autouse=True)
-def own_registry() -> Any:
-    """Forget the tasks that a test declares."""
-    with registry.override():
-        yield
-
-
 def keys(delayq: DelayQ) -> list[str | None]:
     return sorted(job.key for job in delayq.enqueued if job.key is not None)
 

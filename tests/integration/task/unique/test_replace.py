@@ -31,11 +31,9 @@ def save(number: int, *, fails: bool = False, repeats: bool = False) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_registry() -> Any:
-    """Forget the tasks that a test declares."""
+def no_handles() -> None:
+    """Forget the handles of the last test."""
     again.clear()
-    with registry.override():
-        yield
 
 
 @pytest.fixture

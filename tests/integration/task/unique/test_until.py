@@ -25,11 +25,9 @@ def rebuild(number: int, *, fails: bool = False) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_registry() -> Any:
-    """Forget the tasks that a test declares."""
+def no_handles() -> None:
+    """Forget the handles of the last test."""
     again.clear()
-    with registry.override():
-        yield
 
 
 def test_a_change_during_the_run_is_not_lost(delayq: DelayQ) -> None:
