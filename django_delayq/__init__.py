@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from django_delayq.task.context import current_job
     from django_delayq.task.decorator import delayed_task
     from django_delayq.task.handle import JobHandle, aget_job, get_job
+    from django_delayq.task.options.tenant import tenant
     from django_delayq.task.outbox import aenqueue_many, enqueue_many
     from django_delayq.task.task import Task
 
@@ -38,6 +39,7 @@ __all__ = [
     "jobs",
     "queue",
     "queues",
+    "tenant",
 ]
 
 #: Public name -> the module it lives in. Imported at first use: pytest loads our plugin, and with it this file, in
@@ -61,6 +63,7 @@ _HOMES = {
     "jobs": "control.jobs",
     "queue": "control.queues",
     "queues": "control.queues",
+    "tenant": "task.options.tenant",
 }
 
 

@@ -53,18 +53,34 @@ class UnknownQueue(DelayQError, ValueError):
     """The queue is not declared in DELAYQ['QUEUES']."""
 
 
-class KeyHeld(DelayQError, ValueError):
-    """Another unfinished job of the task holds the key."""
+class JobRefused(DelayQError, ValueError):
+    """A job was refused, and with it all jobs of its batch."""
 
-    def __init__(self, message: str = "", *, holder: str = "", index: int = 0) -> None:
+    def __init__(self, message: str = "", *, index: int = 0) -> None:
         super().__init__(message)
-        #: Id of the job that holds the key.
-        self.holder = holder
         #: Index of the refused job in its batch, and the handle of that job.
         self.index = index
         self.refused: Any = None
         #: Number of jobs of the same call that were stored before.
         self.accepted = 0
+
+
+class KeyHeld(JobRefused):
+    """Another unfinished job of the task holds the key."""
+
+    def __init__(self, message: str = "", *, holder: str = "", index: int = 0) -> None:
+        super().__init__(message, index=index)
+        #: Id of the job that holds the key.
+        self.holder = holder
+
+
+class TenantFull(JobRefused):
+    """As many jobs of the tenant wait in the queue as its max_waiting allows."""
+
+    def __init__(self, message: str = "", *, waiting: int = 0, index: int = 0) -> None:
+        super().__init__(message, index=index)
+        #: Number of jobs of the tenant that wait in the queue.
+        self.waiting = waiting
 
 
 class BadBody(DelayQError):

@@ -11,7 +11,7 @@ from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
-from django_delayq.store.enqueue import key_digest
+from django_delayq.store.digests import key_digest
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
@@ -65,6 +65,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
         assert letter is not None
         assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.moment_us)
     _keep_results(apis)
+    _serve_tenants(apis)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         apis.inspection.page(state, queues=["other"])
     assert apis.inspection.counts().dead
@@ -96,6 +97,20 @@ def _stop(apis: ShardApis) -> None:
     stopped = Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=ending, ttl_ms=60_000)
     assert apis.promotion.reclaim([stopped]) == [True]
     assert apis.inspection.find(kept).state is State.CANCELLED
+
+
+def _serve_tenants(apis: ShardApis) -> None:
+    """Leave jobs of tenants in a fair queue, one of them served."""
+    for tenant in ("acme", "acme", "other", "other"):
+        apis.add(tenant=tenant, queue="fair")
+    worker = apis.worker()
+    [claim] = worker.take(1, "fair").claims
+    assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
+    workers = apis.operations.workers
+    assert workers.pause_tenant("fair", "acme", by="ann")
+    assert workers.resume_tenant("fair", "acme")
+    queries = apis.store.tenants(apis.shard.index)
+    assert sorted(state.waiting for state in queries.iter("fair")) == [1, 2]
 
 
 def _keep_results(apis: ShardApis) -> None:

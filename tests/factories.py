@@ -19,7 +19,14 @@ def numbered(number: int) -> Claim:
     return claim_for(None, lease=number.to_bytes(30))
 
 
-def unsent(job: Job, *, max_payload: int, unique: str | Debounce = "keep", until_start: bool = False) -> UnsentJob:
+def unsent(
+    job: Job,
+    *,
+    max_payload: int,
+    unique: str | Debounce = "keep",
+    until_start: bool = False,
+    in_fair_queue: bool = False,
+) -> UnsentJob:
     """Return a job to send at once, without a delay."""
-    job, body = encode_new(job, max_payload=max_payload)
+    job, body = encode_new(job, max_payload=max_payload, in_fair_queue=in_fair_queue)
     return UnsentJob(job=job, body=body, unique=unique, until_start=until_start, on_commit=False)

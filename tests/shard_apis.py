@@ -33,7 +33,7 @@ class ShardApis:
     """The APIs of one shard for each role."""
 
     def __init__(self, url: str, *, clock: Any = None, shard: int = 0, **delayq: Any) -> None:
-        config, problems = read_config({"REDIS": url, **delayq})
+        config, problems = read_config({"REDIS": url, "QUEUES": {"fair": {"fair": True}}, **delayq})
         assert config, problems
         self.clock = clock or FakeClock(START)
         self.config = config
@@ -73,6 +73,7 @@ class ShardApis:
         key: str | None = None,
         unique: str | Debounce = "keep",
         until_start: bool = False,
+        tenant: str | None = None,
         raw_id: bytes | None = None,
         ttl: int | None = None,
     ) -> UnsentJob:
@@ -85,9 +86,11 @@ class ShardApis:
             priority=priority,
             args=list(args),
             key=key,
+            tenant=tenant,
             result_ttl_us=ttl,
         )
-        draft = unsent(job, max_payload=1_000_000, unique=unique, until_start=until_start)
+        is_fair = self.config.tasks.options_of(queue).fair
+        draft = unsent(job, max_payload=1_000_000, unique=unique, until_start=until_start, in_fair_queue=is_fair)
         return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:
@@ -218,6 +221,7 @@ class OneWorker:
         may_recover: bool = True,
         description: str = "",
         blocking: bool = False,
+        want_fair: int | None = None,
     ) -> ExchangeReply:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
@@ -229,6 +233,7 @@ class OneWorker:
             may_recover=may_recover,
             worker_name=description,
             blocking=blocking,
+            want_fair=want_fair,
         )
         return self.api.settle_and_claim(self.last)
 

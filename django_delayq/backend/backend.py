@@ -27,7 +27,7 @@ from django_delayq.job.ids import from_text
 from django_delayq.job.job import DJANGO_TASK
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
-from django_delayq.task.options import AbsentMethod
+from django_delayq.task.options.absent_methods import AbsentMethod
 
 _USE_RUN_AFTER = "write task.using(run_after=…).enqueue(…), with an aware datetime or a timedelta"
 _NO_RESULT = "There is no result {!r:.100}: it was never enqueued with this backend, or is kept no longer."

@@ -38,7 +38,8 @@ from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import check_key_function, expiry_times
+from django_delayq.task.options.argument_function import check_argument_function
+from django_delayq.task.options.expiry import expiry_times
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -79,6 +80,8 @@ class DjangoTask(Task[P, R]):
             key_of=options.key if callable(options.key) else None,
             unique=options.unique,
             until=options.until,
+            tenant=None if callable(options.tenant) else options.tenant,
+            tenant_of=options.tenant if callable(options.tenant) else None,
             expires=None if options.expires is None else expiry_times(options.expires),
             on_expiry=options.on_expiry,
             on_commit=on_commit,
@@ -87,8 +90,9 @@ class DjangoTask(Task[P, R]):
             timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
         )
-        if task.key_of is not None:
-            check_key_function(task.key_of, task.signature, name=f"{task.name}['key']")
+        for option, func in (("key", task.key_of), ("tenant", task.tenant_of)):
+            if func is not None:
+                check_argument_function(func, task.signature, name=f"{task.name}[{option!r}]")
         return task
 
     def make_job(self, args: Any, kwargs: Any) -> JobHandle:

@@ -1,6 +1,6 @@
 """Task options: what a task of Django's can have beyond its contract, from `OPTIONS["TASKS"]` and `delayq=`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
@@ -10,16 +10,9 @@ from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.task.options import (
-    AlreadyDone,
-    Expires,
-    OnExpiry,
-    RetryDelay,
-    Unique,
-    Until,
-    expiry_times,
-)
-from django_delayq.task.task import check_common_options
+from django_delayq.task.options.argument_function import ArgumentFunction
+from django_delayq.task.options.expiry import Expires, OnExpiry, expiry_times
+from django_delayq.task.options.task_options import AlreadyDone, RetryDelay, Unique, Until, check_common_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +28,11 @@ class TaskOptions:
     timeout: float | timedelta | None = None
     hard_timeout: float | timedelta | None = None
     #: The unique key of its jobs: text, or a function that returns it given the arguments of a job (None: no key).
-    key: str | Callable[..., str | None] | None = None
+    key: str | ArgumentFunction | None = None
     unique: Unique = "keep"
     until: Until = "finish"
+    #: The name of its jobs' tenant: text, or a function that returns it given the arguments of a job.
+    tenant: str | ArgumentFunction | None = None
     #: Seconds or timedelta after the due time, or an aware datetime.
     expires: Expires | None = None
     on_expiry: OnExpiry = "drop"
@@ -71,8 +66,9 @@ class TaskOptions:
             resolve(options.retry, name=label("retry"), is_final=is_final)
         if options.already_done is not None and not callable(options.already_done):
             raise ValueError(f"{label('already_done')} must be a function, got {type(options.already_done).__name__}")
-        if options.key is not None and not callable(options.key):
-            check_name(options.key, name=label("key"))
+        for name in ("key", "tenant"):
+            if (given := getattr(options, name)) is not None and not callable(given):
+                check_name(given, name=label(name))
         return options
 
 

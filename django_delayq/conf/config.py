@@ -12,6 +12,7 @@ from django_delayq import runtime
 from django_delayq.clock import DAY_US, HOUR_US, LONGEST_DELAY_US, SECOND_US, duration_us, estimated_us, moment_us
 from django_delayq.conf import validators
 from django_delayq.conf.queue_filter import QueueFilter
+from django_delayq.conf.queue_options import NO_OPTIONS, NO_QUEUES, QUEUES, QueueOptions, Queues
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
@@ -28,10 +29,12 @@ def longest_wait_us(lease_us: int) -> int:
 class TaskConfig:
     """Settings of the processes that enqueue jobs."""
 
-    queues: frozenset[str] = setting(
-        frozenset(),
-        validators.queues,
-        'Declared queue names: `{"mail": {}}`. A job for another queue is refused. Empty: any name is legal.',
+    queues: Queues = setting(
+        NO_QUEUES,
+        QUEUES,
+        'Declared queues and their options: `{"mail": {}, "reports": {"fair": True, "weights": {"acme": 3}, '
+        '"max_waiting": 10_000}}`; see [Tenants](tenants.md). A job for another queue is refused. Empty: any name is '
+        "legal.",
     )
     task_modules: tuple[str, ...] = setting(
         (), validators.modules, "Modules with tasks, beside the `tasks.py` of every app."
@@ -59,6 +62,10 @@ class TaskConfig:
         duration(minimum_us=SECOND_US),
         "How long results of tasks with `store_result=True` and of Django's `@task` are kept.",
     )
+
+    def options_of(self, queue: str) -> QueueOptions:
+        """Return the options of a queue; those of one that is not declared are the defaults."""
+        return self.queues.get(queue, NO_OPTIONS)
 
     def check_queue(self, queue: Any) -> str:
         """Return the queue's name if it is legal. Raises ValueError, and `UnknownQueue` for an undeclared one."""

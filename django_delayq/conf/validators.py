@@ -139,13 +139,6 @@ def check_name(value: Any, *, name: str) -> str:
     return value
 
 
-def _check_queue(name: Any, options: Any) -> bool:
-    check_name(name, name=f"the name {name!r:.80}")
-    if options != {}:
-        raise ValueError(f"{name!r:.80} has {options!r:.80}")
-    return True
-
-
 def encryption(name: str, value: Any) -> bool:
     """Return the value of ENCRYPT. Raises ValueError if it is on and the package that encrypts is missing."""
     if boolean(name, value) and find_spec("cryptography") is None:
@@ -175,12 +168,6 @@ prefix = Validator(
 modules = ListOf("a list of dotted module paths", _wrong_text)
 secrets = ListOf(f"a list of texts of at least {_SHORTEST_SECRET} characters", _wrong_secret)
 classes = ListOf("a list of dotted paths of classes, each once", _wrong_class, is_unique=True)
-queues = Validator(
-    f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to {{}}: queues have no options in this version",
-    lambda value: isinstance(value, Mapping) and all(_check_queue(*each) for each in value.items()),
-    frozenset,
-    shows_reason=True,
-)
 permission = Validator(
     "'app_label.codename' or a dotted path to f(request) -> bool",
     lambda value: re.fullmatch(r"[^\s.]+(\.[^\s.]+)+", value),

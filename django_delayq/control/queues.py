@@ -7,7 +7,9 @@ from time import monotonic
 from typing import Any, TypedDict
 
 from django_delayq.clock import moment
+from django_delayq.conf.validators import check_name
 from django_delayq.control.jobs import Jobs, jobs, until_us
+from django_delayq.control.tenants import Tenant, TenantCounts, iter_tenants
 from django_delayq.exceptions import InvalidMoment, UnknownQueue
 from django_delayq.job.job import State
 from django_delayq.store.operations.worker_control import WorkerControl
@@ -80,6 +82,17 @@ class Queue:
         # They may be changed.
         self._forget_counts()
         return jobs(queue=self.name, backend=self.backend, **filters)
+
+    def tenant(self, name: str) -> Tenant:
+        """Return one of its tenants. Raises ValueError for a name that no tenant can have."""
+        return Tenant(check_name(name, name="tenant"), self.name, self.backend)
+
+    def tenants(self) -> Iterator[tuple[Tenant, TenantCounts]]:
+        """Iterate over the tenants that have waiting jobs, with their counts, in no useful order.
+
+        A round trip for each hundred.
+        """
+        return iter_tenants(self.name, self.backend)
 
     def _forget_counts(self) -> None:
         if self.shared:

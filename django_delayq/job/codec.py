@@ -178,8 +178,8 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | No
             _read_options(options) if options else (DELAYED_TASK.retry, None, None, None)
         )
         more = _read_more(options, head) if head.keeps_result or head.django else {}
-        if "c" in options:
-            more["context"] = _read_context(options["c"])
+        if "c" in options or "n" in options:
+            more |= _read_typed(options)
         if head.expires and "e" in options:
             more["expiry"] = _read_expiry(options["e"])
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
@@ -313,6 +313,8 @@ def _options(job: Job) -> dict[str, Any]:
         options["e"] = _expiry_option(job.expiry)
     if job.context:
         options["c"] = job.context
+    if job.tenant is not None:
+        options["n"] = job.tenant
     return options
 
 
@@ -383,10 +385,12 @@ def _read_more(options: dict[str, Any], head: Head) -> dict[str, Any]:
     return more | {"retry": DJANGO_TASK.retry} if head.django and "r" not in options else more
 
 
-def _read_context(context: Any) -> dict[str, Any]:
-    if type(context) is not dict:
-        raise ValueError("a context must be an object")
-    return context
+def _read_typed(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields whose options are stored as they are."""
+    for option, kind in (("c", dict), ("n", str)):
+        if option in options and type(options[option]) is not kind:
+            raise ValueError(f"the option {option} must be of the type {kind.__name__}")
+    return {name: options[option] for option, name in (("c", "context"), ("n", "tenant")) if option in options}
 
 
 def _us(delay: Any) -> int:

@@ -136,6 +136,8 @@ class Job:
     hard_timeout_us: int | None = None
     #: Unique key among the jobs of its task.
     key: str | None = None
+    #: Name of its tenant.
+    tenant: str | None = None
     flags: Flag = Flag(0)
     #: Made by Django's own @task; see `kind`.
     django: bool = False

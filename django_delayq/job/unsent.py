@@ -74,9 +74,11 @@ class UnsentJob:
         return replace(self, job=job, body=body, unique=unique, delay_us=delay_us, due_us=due_us, called_at=called_at)
 
 
-def encode_new(job: Job, *, max_payload: int, delayed: bool = False) -> tuple[Job, bytes]:
+def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_queue: bool = False) -> tuple[Job, bytes]:
     """Return a new job with all its flags, and its body. Its arguments must be checked. Raises `PayloadTooLarge`."""
-    flags = job.flags if job.key is None else job.flags | Flag.HAS_EXTRAS
+    flags = job.flags
+    if in_fair_queue or job.key is not None or job.tenant is not None:
+        flags |= Flag.HAS_EXTRAS
     if delayed:
         flags |= Flag.DELAYED
     if job.result_ttl_us is not None:

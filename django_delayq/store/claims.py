@@ -90,6 +90,8 @@ class ExchangeReply:
     queues_version: bytes
     #: More jobs can be claimed.
     has_more: bool
+    #: These are all of fair queues, which gave all that was asked of them.
+    more_are_fair: bool = False
     #: The server knows no earlier exchange of this worker: it is the first, or the server lost its data.
     unknown_worker: bool
     #: Recovered jobs remain, for a worker that has a process for one.
@@ -125,6 +127,7 @@ class Claims:
         #: 8 random bytes; replaced after a stale exchange.
         self.worker_id = worker_id or os.urandom(8)
         self._number = 0
+        self._has_fair = any(options.fair for options in shard.config.tasks.queues.values())
 
     def prepare(
         self,
@@ -136,8 +139,11 @@ class Claims:
         may_recover: bool = True,
         worker_name: str = "",
         blocking: bool = False,
+        want_fair: int | None = None,
     ) -> ExchangeRequest:
         """Return the next exchange, not sent yet. If it is sent, its reply must be read before the next one is sent.
+
+        At most `want_fair` claims are of fair queues; None: all may be.
 
         With `may_recover` it may claim a job whose last attempt crashed, and then that job alone. The claims of a
         `blocking` one are unconfirmed: if their lease expires, no attempt is counted.
@@ -173,6 +179,7 @@ class Claims:
             blocking=blocking,
             args=[
                 *(self._lease_us, int(strict), len(queues), worker_name, int(may_recover), int(blocking)),
+                *(self._fair(queues), want if want_fair is None else want_fair),
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
@@ -219,6 +226,7 @@ class Claims:
             overdue_in_us=overdue_in_us,
             queues_version=queues_version,
             has_more=bool(more),
+            more_are_fair=more == 2,
             unknown_worker=bool(unknown),
             recovered=bool(recovered),
             claims=claims,
@@ -274,6 +282,13 @@ class Claims:
             quiet = bool(is_quiet)
             stops.update((lease, max(0, left_us)) for lease, left_us in zip(asked[::2], asked[1::2], strict=True))
         return HeartbeatReply(lost=frozenset(lost), quiet=quiet, stops=stops)
+
+    def _fair(self, queues: Sequence[str]) -> str:
+        """Return 1 or 0 for each queue: whether it is fair; "" if none is."""
+        if not self._has_fair:
+            return ""
+        options_of = self._shard.config.tasks.options_of
+        return "".join("01"[options_of(queue).fair] for queue in queues)
 
     def _attempts(self, settlement: Settlement) -> bytes:
         return pack_attempts(settlement.attempts, raw_id=settlement.claim.raw_id, cipher=self._cipher)

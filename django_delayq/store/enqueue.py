@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from hashlib import blake2b
 from typing import NamedTuple
 
 from django.views.decorators.debug import sensitive_variables
@@ -10,12 +9,13 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.job.codec import encrypt, read_queue, with_due
-from django_delayq.job.job import DEFAULT_QUEUE, Job
+from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.job.unsent import Debounce, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.digests import key_digest, tenant_digest
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
@@ -24,6 +24,7 @@ _FIND_HOLDERS, _REPLACE = Script("find_holders"), Script("replace")
 #: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
 #: the rate is the same.
 BATCH = 250
+_HAS_EXTRAS = Flag.HAS_EXTRAS.value
 #: How many times the holders of keys are read, if they change before they are replaced.
 _TRIES = 10
 
@@ -56,11 +57,6 @@ class Holder(NamedTuple):
         return self.member[:12]
 
 
-def key_digest(task: str, key: str) -> bytes:
-    """Return the 16 bytes that identify a unique key among the jobs of all tasks."""
-    return blake2b(f"{task}\0{key}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 class Enqueue:
     """API of one shard for new jobs."""
 
@@ -80,7 +76,7 @@ class Enqueue:
         each_remaining_us = [_remaining_us(item, now) for item in unsent]
         if unsent[0].replaces:
             return ReplaceCall(self, unsent, each_remaining_us)
-        if len(unsent) == 1 and unsent[0].job.key is None:
+        if len(unsent) == 1 and not unsent[0].job.flags & _HAS_EXTRAS:
             call = self.enqueue_one(unsent[0], each_remaining_us[0])
         else:
             call = self._prepare_batch(unsent, each_remaining_us)
@@ -99,8 +95,9 @@ class Enqueue:
         for item, remaining_us in zip(unsent, each_remaining_us, strict=True):
             job = item.job
             args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
-            if job.key is not None:
-                args += (_extras(item).pack(), 1 if item.unique == "reject" else 0)
+            if job.flags & _HAS_EXTRAS:
+                rejects = item.unique == "reject"
+                args += (self._extras(item).pack(), 1 if rejects else 0, self._most_waiting(job))
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
     def find_holders(self, digests: Sequence[bytes]) -> list[Holder | None]:
@@ -127,13 +124,32 @@ class Enqueue:
         for item, remaining_us, holder in zip(unsent, each_remaining_us, holders, strict=True):
             job = item.job
             signed = item if holder is None else replace(item, job=replace(job, raw_id=holder.raw_id))
-            args += (numbers[job.queue], job.member, *self._due_and_body(signed, remaining_us), _extras(item).pack())
+            args += (numbers[job.queue], job.member, *self._due_and_body(signed, remaining_us))
+            args.append(self._extras(item).pack())
             args += (holder.member, numbers[holder.queue]) if holder else (b"", 0)
             args.append(item.unique.max_wait_us if isinstance(item.unique, Debounce) else "")
+            args.append(self._most_waiting(job))
         keys = self._shard.keys
         more_keys = [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))]
         now_us, *words = self._shard.run(_REPLACE, args, more_keys=more_keys)
         return now_us, words
+
+    def _most_waiting(self, job: Job) -> Part:
+        """Return how many jobs of the job's tenant may wait in its queue; "" for any number."""
+        most = None if job.tenant is None else self._shard.config.tasks.options_of(job.queue).max_waiting
+        return "" if most is None else most
+
+    def _extras(self, item: UnsentJob) -> ExtrasRecord:
+        """Return the extras record of a job that has a key or a tenant, or is for a fair queue."""
+        job, has_key = item.job, item.job.key is not None
+        weight = self._shard.config.tasks.options_of(job.queue).weight_of(job.tenant)
+        return ExtrasRecord(
+            digest=_digest(item) if has_key else b"",
+            until_start=has_key and item.until_start,
+            first_call_us=0 if has_key and isinstance(item.unique, Debounce) else None,
+            tenant=tenant_digest(job.tenant) if weight or job.tenant is not None else b"",
+            weight=weight,
+        )
 
     def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:
         """Return the due time and the body of a job as the scripts take them."""
@@ -165,7 +181,7 @@ class EnqueueCall:
     def result(self) -> EnqueueResult:
         """Return what happened to the batch. O(log n) a job in Redis.
 
-        Raises `KeyHeld`, and `StoreError`s whose `maybe_accepted` says whether the jobs may be stored.
+        Raises `JobRefused`, and `StoreError`s whose `maybe_accepted` says whether the jobs may be stored.
         """
         now_us, *held = self._call.result()
         return EnqueueResult(
@@ -193,7 +209,7 @@ class ReplaceCall:
         self._ids = [item.job.raw_id for item in unsent]
         positions: dict[bytes, list[int]] = {}
         for number, item in enumerate(unsent):
-            positions.setdefault(_extras(item).digest, []).append(number)
+            positions.setdefault(_digest(item), []).append(number)
         self._digests, self._positions = list(positions), list(positions.values())
         self._unsent = [
             replace(unsent[same[-1]], job=replace(unsent[same[-1]].job, raw_id=self._ids[same[0]]))
@@ -258,14 +274,10 @@ def _queue_of(body: bytes) -> str:
         return DEFAULT_QUEUE
 
 
-def _extras(item: UnsentJob) -> ExtrasRecord:
-    """Return the extras record of a job with a unique key."""
+def _digest(item: UnsentJob) -> bytes:
+    """Return the digest of a job's unique key."""
     assert item.job.key is not None
-    return ExtrasRecord(
-        digest=key_digest(item.job.task, item.job.key),
-        until_start=item.until_start,
-        first_call_us=0 if isinstance(item.unique, Debounce) else None,
-    )
+    return key_digest(item.job.task, item.job.key)
 
 
 def _remaining_us(item: UnsentJob, now: float) -> int | None:

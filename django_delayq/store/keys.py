@@ -45,7 +45,26 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "jobs": ("hash", "id -> body, opaque to every script; goes with the job"),
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
-    "job_extras": ("hash", "id -> flags, digest of the job's unique key, first call of a series; goes with the job"),
+    "job_extras": (
+        "hash",
+        "id -> flags, digest of the job's unique key, first call of a series, weight and digest of its tenant; goes "
+        "with the job",
+    ),
+    "tenant_jobs": (
+        "zset",
+        "an entry of score 0 for each waiting job of a tenant, sorted by tenant, priority and rank; the layout is in "
+        "_turns.lua; goes when the job leaves its place",
+    ),
+    "turns": (
+        "zset",
+        "an entry of score 0 for each tenant and priority of a fair queue, sorted by the turn; the layout is in "
+        "_turns.lua; goes when the tenant has no ready jobs and its tag has passed",
+    ),
+    "tenants": (
+        "hash",
+        "tenant and priority -> its tag, while it has an entry in turns; queue and priority -> its virtual time, which "
+        "stays; tenant -> who paused it, until resume_tenant; the layout is in _turns.lua",
+    ),
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),

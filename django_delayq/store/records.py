@@ -48,19 +48,34 @@ class ExtrasRecord(NamedTuple):
     until_start: bool = False
     #: Flag 4: calls of the job are debounced. When the first of them came, µs since the epoch; scripts replace it.
     first_call_us: int | None = None
+    #: Flag 16: the digest of its tenant's name (8 bytes), of "" for a job of a fair queue without a tenant; empty if it
+    #: has neither. It is stored last, behind the weight.
+    tenant: bytes = b""
+    #: The tenant's weight in the job's queue, 1 to 100; 0 if the queue is not fair.
+    weight: int = 0
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        flags = bool(self.digest) + 2 * self.until_start + 4 * (self.first_call_us is not None)
-        return bytes((flags,)) + self.digest + (b"" if self.first_call_us is None else self.first_call_us.to_bytes(8))
+        has_first_call = self.first_call_us is not None
+        flags = bool(self.digest) + 2 * self.until_start + 4 * has_first_call + 16 * bool(self.tenant)
+        first_call = b"" if self.first_call_us is None else self.first_call_us.to_bytes(8)
+        tenant = bytes((self.weight,)) + self.tenant if self.tenant else b""
+        return b"".join((bytes((flags,)), self.digest, first_call, tenant))
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:
         """Read a field of `job_extras`, or the same bytes of a dead letter."""
-        if len(stored) < 17 or not stored[0] & 1:
-            return cls()
-        first_call_us = int.from_bytes(stored[17:25]) if stored[0] & 4 and len(stored) >= 25 else None
-        return cls(digest=stored[1:17], until_start=bool(stored[0] & 2), first_call_us=first_call_us)
+        flags = stored[0] if stored else 0
+        tenant, weight = (stored[-8:], stored[-9]) if flags & 16 and len(stored) >= 10 else (b"", 0)
+        if len(stored) < 17 or not flags & 1:
+            return cls(tenant=tenant, weight=weight)
+        return cls(
+            digest=stored[1:17],
+            until_start=bool(flags & 2),
+            first_call_us=int.from_bytes(stored[17:25]) if flags & 4 and len(stored) >= 25 else None,
+            tenant=tenant,
+            weight=weight,
+        )
 
 
 class DeadLetterRecord(NamedTuple):

@@ -53,7 +53,7 @@ class Shard:
         more_keys: Sequence[str] = (),
         **named_keys: str,
     ) -> Any:
-        """Run a script and return its reply. See `call()` for the arguments. Raises `StoreError`s and `KeyHeld`."""
+        """Run a script and return its reply. See `call()` for the arguments. Raises `StoreError`s and `JobRefused`."""
         return self.call(script, args, queue=queue, more_keys=more_keys, **named_keys).result()
 
     def call(

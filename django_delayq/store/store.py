@@ -13,17 +13,20 @@ from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
+from django_delayq.job.ids import shard_of
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo
+from django_delayq.store.digests import tenant_digest
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.keys import Keys
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
+from django_delayq.store.queries.tenants import TenantQueries
 from django_delayq.store.shard import Shard
 
 
@@ -92,6 +95,23 @@ class Store:
     def lookup(self, shard: int) -> Lookup:
         """Return the API that reads jobs."""
         return Lookup(self._producer_shards[shard])
+
+    def holder(self, key_digest: bytes, *, tenant: str | None) -> tuple[bytes, int] | None:
+        """Return the id and the shard of the job that holds a unique key; None if there is none.
+
+        One round trip if the shard of the given tenant, or without one that of the key, has it; else one a shard.
+        """
+        shards = range(self.config.shards)
+        likely = shard_of(key_digest if tenant is None else tenant_digest(tenant), len(shards))
+        others = [shard for shard in shards if shard != likely] if tenant is None else []
+        for shard in (likely, *others):
+            if raw_id := self.lookup(shard).holder(key_digest):
+                return raw_id, shard
+        return None
+
+    def tenants(self, shard: int) -> TenantQueries:
+        """Return the API that reads tenants."""
+        return TenantQueries(self._producer_shards[shard])
 
     def dashboard(self, shard: int) -> DashboardQueries:
         """Return the dashboard's API: the same object each time, since it remembers the names of the queues."""

@@ -10,7 +10,8 @@ from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import Expires, OnExpiry, Unique, Until
+from django_delayq.task.options.expiry import Expires, OnExpiry
+from django_delayq.task.options.task_options import Unique, Until
 from django_delayq.task.task import Task
 
 
@@ -26,6 +27,7 @@ def execute_later(
     key: str | None = None,
     unique: Unique | None = None,
     until: Until | None = None,
+    tenant: str | None = None,
     priority: int | None = None,
     expires: Expires | None = None,
     on_expiry: OnExpiry | None = None,
@@ -49,5 +51,5 @@ def execute_later(
     # A delay of 0 is that of a caller who gives none.
     time = {"at": at} if at is not None and not delay else {"delay": delay, "at": at}
     options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "priority": priority}
-    options |= {"expires": expires, "on_expiry": on_expiry}
+    options |= {"expires": expires, "on_expiry": on_expiry, "tenant": tenant}
     return task.using(queue=queue, **time, **options).enqueue(*args, **(kwargs or {}))

@@ -15,18 +15,9 @@ from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
 from django_delayq.task.arguments import signature
-from django_delayq.task.options import (
-    AlreadyDone,
-    Expires,
-    KeyFunction,
-    OnExpiry,
-    RetryDelay,
-    Unique,
-    Until,
-    check_key_function,
-    expiry_times,
-    result_ttl_us,
-)
+from django_delayq.task.options.argument_function import ArgumentFunction, check_argument_function
+from django_delayq.task.options.expiry import Expires, OnExpiry, expiry_times
+from django_delayq.task.options.task_options import AlreadyDone, RetryDelay, Unique, Until, result_ttl_us
 from django_delayq.task.sensitive import Sensitive, check_sensitive
 from django_delayq.task.task import Task
 
@@ -113,9 +104,10 @@ def delayed_task(
     on_commit: bool | None = ...,
     store_result: bool | float | timedelta = ...,
     sensitive: Sensitive | Sequence[str] = ...,
-    key: str | KeyFunction | None = ...,
+    key: str | ArgumentFunction | None = ...,
     unique: Unique = ...,
     until: Until = ...,
+    tenant: str | ArgumentFunction | None = ...,
     expires: Expires | None = ...,
     on_expiry: OnExpiry = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
@@ -137,9 +129,10 @@ def delayed_task(
     on_commit: bool | None = None,
     store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
-    key: str | KeyFunction | None = None,
+    key: str | ArgumentFunction | None = None,
     unique: Unique = "keep",
     until: Until = "finish",
+    tenant: str | ArgumentFunction | None = None,
     expires: Expires | None = None,
     on_expiry: OnExpiry = "drop",
     **others: Any,
@@ -155,9 +148,10 @@ def delayed_task(
     `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
     hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
     `key` is the unique key of its jobs: text, or a function that returns text or None given those arguments of the task
-    that it names. `unique` and `until` say what a held key means and how long it is held, as in `using()`. `expires` is
-    in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or
-    as a dead letter with `on_expiry="dead"`.
+    that it names. `unique` and `until` say what a held key means and how long it is held, as in `using()`. `tenant` is
+    the name of the tenant of its jobs, text or such a function; without one, that of `with tenant(…)`. `expires` is in
+    seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or as
+    a dead letter with `on_expiry="dead"`.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -171,9 +165,10 @@ def delayed_task(
         _check_names(name, aliases)
         _check_already_done(already_done)
         hidden = check_sensitive(func, sensitive)
-        key_of = None if key is None or isinstance(key, str) else key
-        if key_of is not None:
-            check_key_function(key_of, signature(func))
+        given = {"key": key, "tenant": tenant}
+        functions = {name: each for name, each in given.items() if each is not None and not isinstance(each, str)}
+        for name_of_option, each in functions.items():
+            check_argument_function(each, signature(func), name=name_of_option)
         task = (SensitiveTask if hidden else Task)(
             func=func,
             name=name or f"{func.__module__}.{func.__qualname__}",
@@ -188,8 +183,10 @@ def delayed_task(
             on_commit=on_commit,
             result_ttl_us=result_ttl_us(store_result),
             sensitive=hidden,
-            key=None if key_of else key,  # type: ignore[arg-type]
-            key_of=key_of,
+            key=key if isinstance(key, str) else None,
+            key_of=functions.get("key"),
+            tenant=tenant if isinstance(tenant, str) else None,
+            tenant_of=functions.get("tenant"),
             unique=unique,
             until=until,
             expires=None if expires is None else expiry_times(expires),

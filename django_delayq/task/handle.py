@@ -12,13 +12,14 @@ from django_delayq.conf.settings import sharing_alias
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayValueError, JobExpired, NoResult, WaitTimeout
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.ids import from_text, shard_of, to_text
+from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.async_calls import in_thread
-from django_delayq.store.enqueue import EnqueueResult, key_digest
+from django_delayq.store.digests import key_digest
+from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
@@ -382,12 +383,14 @@ def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | No
     return None if handle.state is State.GONE else handle
 
 
-def holder_of(task: str, key: str) -> JobHandle | None:
-    """Return the handle of the job of a task that holds a unique key, or None. One round trip."""
-    store, digest = get_store(), key_digest(task, check_name(key, name="key"))
-    shard = shard_of(digest, store.config.shards)
-    raw_id = store.lookup(shard).holder(digest)
-    return JobHandle(raw_id=raw_id, shard=shard) if raw_id else None
+def holder_of(task: str, key: str, tenant: str | None = None) -> JobHandle | None:
+    """Return the handle of the job of a task that holds a unique key, or None.
+
+    One round trip if the shard of the key, or of the given tenant, has it; else one for each shard.
+    """
+    digest = key_digest(task, check_name(key, name="key"))
+    found = get_store().holder(digest, tenant=None if tenant is None else check_name(tenant, name="tenant"))
+    return JobHandle(raw_id=found[0], shard=found[1]) if found else None
 
 
 async def aget_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:

@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_delayq import runtime
-from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreError
+from django_delayq.exceptions import DelayQError, JobRefused, ManualTransaction, StoreError
 from django_delayq.logs import logger
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.task.handle import JobHandle
@@ -32,7 +32,7 @@ class _PendingSends:
         #: Jobs whose connections have all committed, and that are not sent yet.
         self.committed: list[JobHandle] = []
         self.latest: _Flush | None = None
-        self._refused: list[KeyHeld] = []
+        self._refused: list[JobRefused] = []
 
     @classmethod
     def of(cls, connection: Any) -> "_PendingSends":
@@ -56,7 +56,7 @@ class _PendingSends:
             raise error
 
     def _send(self) -> StoreError | None:
-        """Send all jobs possible: neither a held key nor the outage of one store delays the other jobs."""
+        """Send all jobs possible: neither a refused job nor the outage of one store delays the other jobs."""
         by_store: dict[str | None, list[JobHandle]] = {}
         for handle in self.committed:
             by_store.setdefault(handle.backend, []).append(handle)
@@ -67,7 +67,7 @@ class _PendingSends:
             while left:
                 try:
                     send(left)
-                except KeyHeld as error:
+                except JobRefused as error:
                     self._refused.append(error)
                     error.refused.drop()
                     left = [handle for handle in left if handle.draft is not None]
@@ -101,7 +101,7 @@ class _Flush:
 def accept(handles: Sequence[JobHandle]) -> None:
     """Send each job now, or after the commit of the caller's transactions.
 
-    Raises `StoreError` and `KeyHeld` if jobs are sent now, and `ManualTransaction` before anything is sent.
+    Raises `StoreError` and `JobRefused` if jobs are sent now, and `ManualTransaction` before anything is sent.
     """
     send(_without_waiting(handles))
 

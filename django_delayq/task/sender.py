@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from django_delayq import runtime
-from django_delayq.exceptions import KeyHeld, StoreError
+from django_delayq.exceptions import JobRefused, KeyHeld, StoreError, TenantFull
 from django_delayq.job.ids import to_text
 from django_delayq.signals import announce, has_listener, job_enqueued
 from django_delayq.store.enqueue import BATCH
@@ -29,8 +29,8 @@ _MAX_BYTES = 1024 * 1024
 def send(handles: Sequence[JobHandle]) -> int:
     """Send jobs in batches of up to 250 jobs and 1 MiB, each atomic; return the number of accepted jobs.
 
-    Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `KeyHeld`. Both have the number of jobs
-    accepted before as `accepted`.
+    Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `JobRefused`. Both have the number of
+    jobs accepted before as `accepted`.
     """
     # Each handle once: a sent handle has no draft, so its second place in a batch would have no result.
     unsent = [handle for handle in handles if handle.draft is not None]
@@ -60,7 +60,7 @@ def _send_one(handle: JobHandle) -> None:
         except BaseException as error:
             batch.restore(error)
             raise
-    except (StoreError, KeyHeld) as error:
+    except (StoreError, JobRefused) as error:
         _complete([handle], error, 0)
         raise
     batch.announce()
@@ -82,7 +82,7 @@ def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, c
     # The batches that may not be accepted yet: one is in flight while the next one is made.
     recent: deque[list[JobHandle]] = deque(maxlen=2)
 
-    def complete(error: StoreError | KeyHeld, accepted: int) -> None:
+    def complete(error: StoreError | JobRefused, accepted: int) -> None:
         _complete([handle for batch in recent for handle in batch], error, accepted)
 
     def checked() -> Iterator[list[JobHandle]]:
@@ -126,7 +126,7 @@ def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) 
     error.add_note(f"Accepted before: {accepted}. Not (surely) sent: {named}; error.resend() sends the same ids.")
 
 
-def _complete(handles: Sequence[JobHandle], error: StoreError | KeyHeld, accepted: int) -> None:
+def _complete(handles: Sequence[JobHandle], error: StoreError | JobRefused, accepted: int) -> None:
     error.accepted = accepted
     if isinstance(error, StoreError):
         name_unsent(error, handles, accepted)
@@ -153,12 +153,12 @@ def in_batches(handles: Iterable[JobHandle]) -> Iterator[list[JobHandle]]:
 class Sender:
     """Sends the batches of one call. A context manager, which waits for the reply to each batch that was sent."""
 
-    def __init__(self, complete: Callable[[StoreError | KeyHeld, int], None]) -> None:
+    def __init__(self, complete: Callable[[StoreError | JobRefused, int], None]) -> None:
         """`complete` is called with the error that ended the sending, and the number of jobs accepted before it."""
         #: Jobs accepted so far.
         self.accepted = 0
         #: The error of the store that ended the sending.
-        self.failure: StoreError | KeyHeld | None = None
+        self.failure: StoreError | JobRefused | None = None
         self._complete = complete
         self._in_flight: Batch | None = None
         self._unannounced: list[Batch] = []
@@ -184,7 +184,7 @@ class Sender:
                 # Wait for the first reply before more batches: Redis may not know the script yet.
                 if not sent or not self.accepted:
                     self._accept()
-            except (StoreError, KeyHeld) as error:
+            except (StoreError, JobRefused) as error:
                 self.failure = error
                 raise
             accepted += self._announce()
@@ -194,7 +194,7 @@ class Sender:
         """Wait for the batch in flight and return its jobs. Raises as `send()` does."""
         try:
             self._accept()
-        except (StoreError, KeyHeld) as error:
+        except (StoreError, JobRefused) as error:
             self.failure = error
             raise
         return self._announce()
@@ -212,7 +212,7 @@ class Sender:
         try:
             # Even after an error in the code that makes the jobs: the number of accepted jobs must be known.
             self.finish()
-        except (StoreError, KeyHeld) as late:
+        except (StoreError, JobRefused) as late:
             self._complete(late, self.accepted)
             raise
         if self.failure is not None:
@@ -263,22 +263,34 @@ class Batch:
         return self._sent
 
     def accept(self) -> None:
-        """Wait until it is stored. Raises `StoreError` and `KeyHeld`."""
+        """Wait until it is stored. Raises `StoreError` and `JobRefused`."""
         self._sent = True
         try:
             result = self._call.result()
-        except KeyHeld as error:
-            key = self._drafts[error.index].job.key
-            holder = to_text(bytes.fromhex(error.holder), self._shard)
-            held = KeyHeld(
-                f"key {key!r} is held by job {holder}, which has not ended", holder=holder, index=error.index
-            )
-            held.refused = self.handles[error.index]
-            raise held from None
+        except JobRefused as error:
+            raise self._named(error) from None
         for number, job in result.stored.items():
             self._drafts[number] = replace(self._drafts[number], job=job)
         for number, handle in enumerate(self.handles):
             handle.mark_sent(result, number)
+
+    def _named(self, error: JobRefused) -> JobRefused:
+        """Return the error with the names of what it is about, and the handle of the refused job."""
+        job, named = self._drafts[error.index].job, error
+        if isinstance(error, KeyHeld):
+            holder = to_text(bytes.fromhex(error.holder), self._shard)
+            named = KeyHeld(
+                f"key {job.key!r} is held by job {holder}, which has not ended", holder=holder, index=error.index
+            )
+        elif isinstance(error, TenantFull):
+            named = TenantFull(
+                f"tenant {job.tenant!r} has {error.waiting:,} jobs that wait in queue {job.queue!r}, as many as the "
+                f"queue's max_waiting allows; enqueue again when some have begun, or raise it in DELAYQ['QUEUES']",
+                waiting=error.waiting,
+                index=error.index,
+            )
+        named.refused = self.handles[error.index]
+        return named
 
     def announce(self) -> None:
         """Send the signals of its jobs. Most jobs have no receiver; jobs of Django's tasks always have one."""
@@ -295,7 +307,7 @@ class Batch:
         """Give the drafts back to their handles, to be sent again, whether or not they were stored."""
         self._call.abandon()
         # Other exceptions (a time limit, Ctrl-C) may be raised at any line.
-        refused = isinstance(reason, KeyHeld) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
+        refused = isinstance(reason, JobRefused) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
             handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
 

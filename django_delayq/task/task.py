@@ -8,24 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS
 from inspect import Signature
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, get_args, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import is_resolved, resolve
 from django_delayq.conf.settings import get_config
-from django_delayq.conf.spelling import one_of
-from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
+from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
 from django_delayq.middleware.chain import get_chain
-from django_delayq.store.enqueue import key_digest
+from django_delayq.store.digests import routing_of
 from django_delayq.task import outbox
 from django_delayq.task.arguments import (
     Arguments,
@@ -37,23 +35,18 @@ from django_delayq.task.arguments import (
     signature,
 )
 from django_delayq.task.handle import JobHandle, get_job, holder_of
-from django_delayq.task.options import (
-    AbsentMethods,
+from django_delayq.task.options.absent_methods import AbsentMethods
+from django_delayq.task.options.argument_function import ArgumentFunction, call_with_arguments
+from django_delayq.task.options.expiry import Expires, ExpiryTimes, OnExpiry, expiry_times, make_expiry
+from django_delayq.task.options.task_options import (
     AlreadyDone,
-    Expires,
-    ExpiryTimes,
-    KeyFunction,
-    OnExpiry,
     RetryDelay,
     Unique,
-    UniqueWord,
     Until,
-    check_retry_delay,
-    compute_key,
-    expiry_times,
-    make_expiry,
+    check_options,
     result_ttl_us,
 )
+from django_delayq.task.options.tenant import current_tenant
 from django_delayq.task.sensitive import Sensitive, redact
 
 P = ParamSpec("P")
@@ -86,7 +79,9 @@ class Task(AbsentMethods, Generic[P, R]):
     delay_us: int | None = None
     due_us: int | None = None
     key: str | None = None
-    key_of: KeyFunction | None = None
+    key_of: ArgumentFunction | None = None
+    tenant: str | None = None
+    tenant_of: ArgumentFunction | None = None
     unique: Unique = "keep"
     until: Until = "finish"
     on_commit: bool | None = None
@@ -124,6 +119,7 @@ class Task(AbsentMethods, Generic[P, R]):
         key: str | None = None,
         unique: Unique | None = None,
         until: Until | None = None,
+        tenant: str | None = None,
         retry: RetryPolicy | None = None,
         timeout: float | timedelta | None = None,
         hard_timeout: float | timedelta | None = None,
@@ -140,9 +136,10 @@ class Task(AbsentMethods, Generic[P, R]):
         of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
         handle, `"reject"` raises `KeyHeld`, `"replace"` gives that job, if it waits, the new arguments, options and
         time, and `Debounce` does so for a series of calls. A job holds its key until it ends, or with `until="start"`
-        until it begins. `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return
-        value, for RESULT_TTL (True) or for that time. `expires` is in seconds or a timedelta after the due time, or an
-        aware datetime: a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
+        until it begins. `tenant` is the name of the job's tenant, 1 to 200 bytes. `timeout` and `hard_timeout` are in
+        seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL (True) or for that time. `expires`
+        is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as
+        expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -155,7 +152,7 @@ class Task(AbsentMethods, Generic[P, R]):
         if queue is not None or queue_name is not None:
             changes["queue"] = get_config().tasks.check_queue(queue if queue is not None else queue_name)
         options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "retry": retry, "priority": priority}
-        options |= {"on_commit": on_commit, "database": database, "on_expiry": on_expiry}
+        options |= {"on_commit": on_commit, "database": database, "on_expiry": on_expiry, "tenant": tenant}
         changes |= {name: value for name, value in options.items() if value is not None}
         changes |= {
             f"{name}_us": duration_us(value, name=name)
@@ -227,11 +224,16 @@ class Task(AbsentMethods, Generic[P, R]):
         jobs = map(self._make_item, arguments)
         return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
 
-    def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
-        """Return the handle of a job by its id, or of the job of this task that holds `key`; None if there is none."""
+    def get_job(
+        self, job_id: str | None = None, *, key: str | None = None, tenant: str | None = None
+    ) -> JobHandle | None:
+        """Return the handle of a job by its id, or of the job of this task that holds `key`; None if there is none.
+
+        With SHARDS above 1, a job with a tenant holds its key among the jobs of its tenant: `tenant` names it.
+        """
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
-        return get_job(job_id) if key is None else holder_of(self.name, key)
+        return get_job(job_id) if key is None else holder_of(self.name, key, tenant)
 
     def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments with the sensitive ones hidden."""
@@ -315,19 +317,22 @@ class Task(AbsentMethods, Generic[P, R]):
         policy = config.tasks.retry if self.retry is None else self.retry
         if self.has_open_rules:
             policy = self._resolve(policy, name=f"the task {self.name}", is_final=True)
-        raw_id, key = next_id(), self.key
-        if key is None and self.key_of is not None:
-            key = compute_key(self.key_of, self.signature, args, kwargs, task=self.name)
-        shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
+        raw_id = next_id()
+        key = self._compute("key", self.key, self.key_of, args, kwargs)
+        tenant = self._compute("tenant", self.tenant, self.tenant_of, args, kwargs)
+        if tenant is None:
+            tenant = current_tenant.get()
+        routing = raw_id if key is None and tenant is None else routing_of(self.name, key, tenant)
         job = Job(
             raw_id=raw_id,
-            shard=shard,
+            shard=shard_of(routing, config.shards),
             task=self.name,
             priority=self.priority,
             retry=policy,
             timeout_us=self.timeout_us,
             hard_timeout_us=self.hard_timeout_us,
             key=key,
+            tenant=tenant,
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
             expiry=None if self.expires is None else make_expiry(self, self.expires, self.due_us),
             args=args,
@@ -337,6 +342,14 @@ class Task(AbsentMethods, Generic[P, R]):
         if key is None and isinstance(self.unique, Debounce):
             raise ValueError(f"unique=Debounce(…) needs a key; declare {self.name} with key=, or use using(key=…)")
         return config, job, 0.0 if self.wait_us is None else runtime.current().clock.steady()
+
+    def _compute(
+        self, name: str, value: str | None, func: ArgumentFunction | None, args: list[Any], kwargs: dict[str, Any]
+    ) -> str | None:
+        """Return an option of a job with these arguments: the value of the task, or what its function returns."""
+        if value is not None or func is None:
+            return value
+        return call_with_arguments(func, self.signature, args, kwargs, task=self.name, name=name)
 
     def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:
         """Replace `retry` by the policy with the own path of each class, and return it. Raises ValueError."""
@@ -351,7 +364,8 @@ class Task(AbsentMethods, Generic[P, R]):
 
     def _unsent(self, config: Config, job: Job, called_at: float) -> JobHandle:
         delayed = self.wait_us is not None or self.due_us is not None
-        job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed)
+        is_fair = config.tasks.options_of(job.queue).fair
+        job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed, in_fair_queue=is_fair)
         draft = UnsentJob(
             job=job,
             body=body,
@@ -364,37 +378,3 @@ class Task(AbsentMethods, Generic[P, R]):
             called_at=called_at,
         )
         return JobHandle(raw_id=job.raw_id, shard=job.shard, draft=draft, backend=job.backend)
-
-
-def check_options(task: Task[..., Any]) -> None:
-    """Raise ValueError for an option that no job can have; the error names the option."""
-    number = task.priority
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise ValueError(f"priority must be a whole number, got {type(number).__name__}")
-    if not MIN_PRIORITY <= number <= MAX_PRIORITY:
-        raise ValueError(f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}")
-    if task.key is not None:
-        check_name(task.key, name="key")
-    if isinstance(task.unique, Debounce) and (task.delay_us is not None or task.due_us is not None):
-        raise ValueError("unique=Debounce(…) sets the due time of its jobs; leave out delay, at and run_after")
-    check_common_options(task, timeout_us=task.timeout_us, hard_timeout_us=task.hard_timeout_us, label=str)
-    check_name(task.queue, name="queue")
-
-
-def check_common_options(
-    options: Any, *, label: Callable[[str], str], timeout_us: int | None = None, hard_timeout_us: int | None = None
-) -> None:
-    """Raise ValueError for an option that neither kind of task can have; `label` returns an option's name in errors."""
-    for name, known in (("unique", UniqueWord), ("until", Until), ("on_expiry", OnExpiry)):
-        word = getattr(options, name)
-        if word not in get_args(known) and not (name == "unique" and isinstance(word, Debounce)):
-            raise ValueError(f"{label(name)} must be {one_of(get_args(known))}, got {word!r:.80}")
-    if options.retry is not None and not isinstance(options.retry, RetryPolicy):
-        raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
-    if options.retry_delay is not None:
-        check_retry_delay(options.retry_delay, name=label("retry_delay"))
-    for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):
-        if limit_us == 0:
-            raise ValueError(f"{label(name)} must be more than 0 seconds; leave it out for no limit")
-    if timeout_us and hard_timeout_us and hard_timeout_us < timeout_us:
-        raise ValueError(f"{label('hard_timeout')} must not be shorter than {label('timeout')}")

@@ -57,6 +57,7 @@ class ExchangeSession:
         *,
         queues: Sequence[str],
         want: int,
+        want_fair: int | None = None,
         strict: bool,
         may_recover: bool = True,
         ended: Sequence[tuple[Claim, Outcome]] = (),
@@ -72,6 +73,7 @@ class ExchangeSession:
         request = self._claims.prepare(
             queues=queues,
             want=want,
+            want_fair=want_fair,
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
             may_recover=may_recover,

@@ -310,11 +310,13 @@ class Worker(Runnable):
             self._prefetch.observe(
                 *(outcome.run_us for _, outcome in ended if outcome.kind is not OutcomeKind.UNSTARTED)
             )
-            want = self._prefetch.load(self._pool.held).claim_count if self.phase.claims else 0
+            load = self._prefetch.load(self._pool.held)
+            want = load.claim_count if self.phase.claims else 0
             self._prefetch.requested = want
             self._session.prepare(
                 ended=ended,
                 want=want,
+                want_fair=min(want, load.fair_count),
                 queues=self._queues.queues,
                 strict=self._queues.strict,
                 may_recover=want > 0 and self._recovered.may_claim(),
@@ -354,6 +356,7 @@ class Worker(Runnable):
         if reply.claimed:
             self._work_available, self._queues.wakeup_missed = False, False
             self._sweep_at = self._clock() + self._sweep
+            self._prefetch.record_more(only_fair=reply.more_are_fair)
         is_stale = self._queues.mark_if_stale(reply.queues_version)
         self._work_available = is_stale or reply.has_more or self._work_available
         self._fallback.record_reply(reply.overdue_in_us)

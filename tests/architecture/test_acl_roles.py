@@ -9,29 +9,31 @@ from django_delayq.store.client.script import Script
 from django_delayq.store.maintenance.acl_roles import ROLES, commands_in
 
 FOLDER = Path(store.__file__).parent / "lua"
-SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.lua")} - {"_prelude"})
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("[!_]*.lua"))
 READS = {
-    *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "INFO", "LINDEX"),
-    *("TIME", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANK", "ZSCORE", "ZUNION"),
+    *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSTRLEN", "INFO", "LINDEX"),
+    *("TIME", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANK", "ZLEXCOUNT", "ZSCORE", "ZUNION"),
 }
 CONNECTION = {"CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT"}
 #: The commands of each script. A new redis.call() appears here, and in the rule of every role that runs the script.
 ENTER = "DEL GET LLEN RPUSH SET TIME ZADD ZCARD ZRANGE ZREM "
+#: What put_ready() calls, with the turns of tenants.
+PUT = ENTER + "HDEL HEXISTS HGET HLEN HSET "
 CALLS = {
-    "enqueue": ENTER + "HEXISTS HGET HLEN HSET ZSCORE",
+    "enqueue": PUT + "ZLEXCOUNT ZSCORE",
     "enqueue_one": ENTER + "HEXISTS HSET ZSCORE",
     "find_holders": "HEXISTS HGET TIME",
-    "replace": ENTER + "HDEL HEXISTS HGET HLEN HSET ZSCORE",
-    "promote": ENTER + "EXISTS HDEL HLEN HSTRLEN TYPE ZSCORE",
-    "settle_and_claim": ENTER + "EXISTS HDEL HEXISTS HGET HLEN HMGET HSET PEXPIRE SADD SREM ZMSCORE ZSCORE",
+    "replace": PUT + "ZLEXCOUNT ZSCORE",
+    "promote": PUT + "EXISTS HSTRLEN TYPE ZSCORE",
+    "settle_and_claim": PUT + "EXISTS HMGET PEXPIRE SADD SREM ZLEXCOUNT ZMSCORE ZSCORE",
     "claim_one": "HDEL HEXISTS HGET HLEN HSET SADD SREM TIME ZADD ZCARD ZRANGE ZREM ZSCORE",
     "heartbeat": "HEXISTS HMGET HSET SREM TIME ZADD ZCARD ZMSCORE",
-    "reclaim": ENTER + "HDEL HEXISTS HGET HLEN HSET PEXPIRE SISMEMBER SREM ZSCORE",
+    "reclaim": PUT + "PEXPIRE SISMEMBER SREM ZSCORE",
     "stop": "DEL HDEL HGET HSET LLEN PEXPIRE RPUSH TIME",
-    "cancel": "DEL HDEL HEXISTS HGET HLEN PEXPIRE RPUSH TIME ZADD ZCARD ZRANGE ZREM ZREMRANGEBYRANK ZSCORE",
-    "reschedule": ENTER + "HEXISTS HGET HLEN HSET ZSCORE",
-    "move": ENTER + "HEXISTS HGET HLEN HSET ZSCORE",
-    "requeue": ENTER + "HDEL HEXISTS HGET HLEN HSET ZSCORE",
+    "cancel": "DEL HDEL HEXISTS HGET HLEN HSET PEXPIRE RPUSH TIME ZADD ZCARD ZRANGE ZREM ZREMRANGEBYRANK ZSCORE",
+    "reschedule": PUT + "ZSCORE",
+    "move": PUT + "ZSCORE",
+    "requeue": PUT + "ZSCORE",
     "take_places": "HDEL HGET HGETALL HLEN HSET TIME",
     "discard": "DEL GET HDEL HLEN HSTRLEN SET TIME ZCARD ZREM ZSCORE",
     "find": "HGET LINDEX TIME ZSCORE",
@@ -44,9 +46,13 @@ CALLS = {
     "quiet": "DEL HDEL HLEN HSETNX LLEN PEXPIRE RPUSH TIME ZREM ZSCORE",
     "report": "HDEL HEXISTS HGET HLEN HRANDFIELD HSET TIME ZADD ZCARD ZREM",
     "audit_types": "DEL TIME TYPE",
-    "audit_places": "DEL GET HEXISTS HGET HSET LLEN RPUSH SET SREM TIME ZADD ZRANGE ZREM ZSCORE",
+    "audit_places": "DEL GET HDEL HEXISTS HGET HSET LLEN RPUSH SET SREM TIME ZADD ZRANGE ZREM ZSCORE",
     "audit_bytes": "DEL GET SET TIME",
     "audit_records": "DEL GET HDEL HEXISTS HGET HSET LLEN RPUSH SET TIME ZADD ZRANGE ZREM ZSCORE",
+    "audit_tenants": "HDEL HEXISTS HGET HSET TIME ZADD ZRANGE ZREM ZSCORE",
+    "pause_tenant": "HDEL HGET HLEN HSET HSETNX TIME ZADD ZCARD ZRANGE ZREM",
+    "resume_tenant": "DEL HDEL HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZRANGE ZREM",
+    "find_tenants": "HGET HSTRLEN TIME ZLEXCOUNT ZRANGE",
 }
 #: Commands that no role may run, whatever its scripts need.
 FORBIDDEN = {

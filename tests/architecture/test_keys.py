@@ -14,7 +14,7 @@ from django_delayq.testing.local_redis import LocalRedisServer
 from tests.exercise_all_apis import exercise_all_apis
 from tests.shard_apis import ShardApis
 
-SCRIPTS = [path.stem for path in Path(store.__file__).parent.glob("lua/*.lua") if path.stem != "_prelude"]
+SCRIPTS = [path.stem for path in Path(store.__file__).parent.glob("lua/[!_]*.lua")]
 PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
 PER_JOB = {"results"}
 PER_WORKER = {"notify_worker"}
@@ -126,6 +126,9 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             "report",
             "pause",
             "resume",
+            "pause_tenant",
+            "resume_tenant",
+            "find_tenants",
             "quiet",
             "stop",
             "notify",

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from django_delayq.store import store
-from django_delayq.store.client.script import Script, used_prelude
+from django_delayq.store.client.script import PRELUDE_PARTS, Script, used_prelude
 from django_delayq.store.keys import CATALOGUE
 
 STORE = Path(store.__file__).parent
-PRELUDE = STORE / "lua" / "_prelude.lua"
-FILES = sorted(set(STORE.glob("lua/*.lua")) - {PRELUDE})
+PRELUDE = [STORE / "lua" / f"{name}.lua" for name in PRELUDE_PARTS]
+FILES = sorted(set(STORE.glob("lua/*.lua")) - {*PRELUDE})
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 #: Nouns that are one key per queue: a script can only have them by name from its caller.
 PER_QUEUE = {"scheduled", "ready", "recovered"}
@@ -86,7 +86,7 @@ def test_script_is_the_transition_of_one_method_of_its_name(path: Path) -> None:
     assert path.stem in methods
 
 
-@pytest.mark.parametrize("path", [PRELUDE, *FILES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*PRELUDE, *FILES], ids=lambda path: path.stem)
 def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
     text = "\n".join(code(path))
     # cjson rounds integers, a time as text loses digits, keys are passed in KEYS, a popped job has no owner.
@@ -94,7 +94,7 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
         assert word not in text
     assert not commands(path) & {"KEYS", "SCAN", "SSCAN", "HSCAN", "ZSCAN", "RANDOMKEY", "FLUSHALL", "FLUSHDB"}
     # One function of the prelude, for kept results.
-    assert text.count("'PEXPIRE'") == (path == PRELUDE)
+    assert text.count("'PEXPIRE'") == (path.stem == "_places")
     assert not commands(path) & {"EXPIRE", "EXPIREAT", "PEXPIREAT", "SETEX", "PSETEX", "GETEX"}
     assert not commands(path) & {"LPOP", "RPOP", "ZPOPMIN", "ZPOPMAX", "SPOP", "BLPOP", "EVAL", "PUBLISH"}
     assert not re.search(r"redis\.p?call\((?!\s*')", text), "a command's name is written out"
@@ -103,8 +103,8 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
 
 def test_reading_scripts_only_read() -> None:
     reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
-    reads |= {"HGETALL", "HKEYS", "INFO", "LINDEX", "ZUNION"}
-    for name in ("find", "find_holders", "page", "snapshot", "due_histogram"):
+    reads |= {"HGETALL", "HKEYS", "HSTRLEN", "INFO", "LINDEX", "ZUNION"}
+    for name in ("find", "find_holders", "find_tenants", "page", "snapshot", "due_histogram"):
         assert commands(STORE / "lua" / f"{name}.lua") <= reads
 
 
@@ -144,19 +144,22 @@ def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: s
 
 
 def test_each_function_of_the_prelude_is_shared() -> None:
-    for name in re.findall(r"^local function (\w+)", PRELUDE.read_text(), re.MULTILINE):
+    # A part of one script, in a file of its own.
+    texts = "".join(path.read_text() for path in PRELUDE if path.stem != "_choice")
+    for name in re.findall(r"^local function (\w+)", texts, re.MULTILINE):
         assert sum(f"local function {name}(" in Script(path.stem).text for path in FILES) > 1, name
 
 
 def test_errors_are_reported_with_the_line_of_their_file() -> None:
-    script = Script("notify")
-    own, prelude = (path.read_text().splitlines() for path in (STORE / "lua" / "notify.lua", PRELUDE))
+    script = Script("cancel")
     lines = script.text.splitlines()
-    assert script.source_line(f"user_script:{len(lines)}: error") == f"notify.lua:{len(own)}"
-    text = "local function now_us(given)"
-    line = prelude.index(text) + 1
-    assert script.source_line(f"@user_script: {lines.index(text) + 1}: error") == f"_prelude.lua:{line}"
-    assert script.source_line("no line") == "notify.lua"
+    own = (STORE / "lua" / "cancel.lua").read_text().splitlines()
+    assert script.source_line(f"user_script:{len(lines)}: error") == f"cancel.lua:{len(own)}"
+    texts = {"_prelude": "local function now_us(given)", "_places": "local function expire(key, ttl)"}
+    for name, text in texts.items():
+        line = (STORE / "lua" / f"{name}.lua").read_text().splitlines().index(text) + 1
+        assert script.source_line(f"@user_script: {lines.index(text) + 1}: error") == f"{name}.lua:{line}"
+    assert script.source_line("no line") == "cancel.lua"
 
 
 def test_every_loaded_script_is_there_and_every_file_is_loaded() -> None:

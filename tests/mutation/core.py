@@ -265,7 +265,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if not is_placed(member, claim, queue) then",
         "if true then",
     ): ("tests/integration/store/maintenance/test_consistency_check.py",),
-    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
+    at("a kept result never expires", "store/lua/_places.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if results then keep", "if false then keep"): (
         RESULTS,
     ),

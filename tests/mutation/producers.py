@@ -14,18 +14,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a computed key replaces the key of the call",
         "task/task.py",
-        "if key is None and self.key_of is not None:",
-        "if self.key_of is not None:",
+        "if value is not None or func is None:",
+        "if func is None:",
     ): (KEYS,),
     at(
         "a key is computed without the defaults of the task",
-        "task/options.py",
+        "task/options/argument_function.py",
         "    bound.apply_defaults()\n",
         "",
     ): (KEYS,),
     at(
         "a key function that finds nothing ends a batch without a word",
-        "task/options.py",
+        "task/options/argument_function.py",
         "except StopIteration as error:",
         "except StopAsyncIteration as error:",
     ): (KEYS,),
@@ -61,7 +61,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/task/unique/test_replace.py",),
     at(
         "a running job of an earlier release holds the key of a series",
-        "store/lua/_prelude.lua",
+        "store/lua/_extras.lua",
         "return is_running and key_until_start(holder) and '' or holder",
         "return holder",
     ): ("tests/integration/task/unique/test_replace.py",),
@@ -86,7 +86,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a key function is checked at the first job only",
         "task/decorator.py",
-        "            check_key_function(key_of, signature(func))\n",
+        "            check_argument_function(each, signature(func), name=name_of_option)\n",
         "            pass\n",
     ): (KEYS,),
     at(

@@ -217,16 +217,6 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "'NX', first,",
     ): (NAMES,),
     at(
-        "a postponed job leaves its old due time behind",
-        "store/lua/reschedule.lua",
-        "if place == scheduled then index_due(scheduled) end\n",
-    ): (NAMES,),
-    at(
-        "a cancelled job leaves its queue listed as due",
-        "store/lua/cancel.lua",
-        "    if place == scheduled then index_due(scheduled) end\n",
-    ): (NAMES,),
-    at(
         "a worker of a filter listens to no new queue",
         LISTENING,
         "        return [*known, self._shared_key]\n",

@@ -35,8 +35,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a claim reads recovered jobs that it may not run",
         EXCHANGE,
-        "local recovered_job = may_recover and best(3, 0)[1]",
-        "local recovered_job = best(3, 0)[1]",
+        "local recovered_job = may_recover and best(3, READ_AHEAD)[1]",
+        "local recovered_job = best(3, READ_AHEAD)[1]",
     ): (STORE,),
     at(
         "a claim stops after one round of setting aside",

@@ -86,7 +86,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_expired_jobs.py",),
     at(
         "a job may have a moment before its due time",
-        "task/options.py",
+        "task/options/expiry.py",
         "if expires.moment_us is not None and expires.moment_us <= due_us:",
         "if False:",
     ): (EXPIRY,),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
+EXTRAS, PLACES = "store/lua/_extras.lua", "store/lua/_places.lua"
 SPREAD, REPLACE = "store/lua/take_places.lua", "store/lua/replace.lua"
 
 
@@ -75,7 +76,7 @@ FIRST = [
     ),
     at(
         "a result loses the history of earlier attempts",
-        PRELUDE,
+        PLACES,
         "local record, body = redis.call('HGET', attempts, id) or '',",
         "local record, body = '',",
     ),
@@ -113,7 +114,7 @@ MORE = [
         "leases, '-inf', expired_by,",
         "leases, '-inf', expired_by - 1,",
     ),
-    at("removed dead letters keep their bodies", PRELUDE, "redis.call('HDEL', dead_bodies, unpack(ids))"),
+    at("removed dead letters keep their bodies", PLACES, "redis.call('HDEL', dead_bodies, unpack(ids))"),
     at(
         "the records of a dead worker are kept",
         PROMOTE,
@@ -241,7 +242,7 @@ MORE = [
     at(
         "a started job keeps the key that it holds until its start",
         "store/lua/settle_and_claim.lua",
-        "  for _, member in ipairs(keyed) do give_up_key(member) end\n",
+        "    give_up_key(claim.member)\n",
     ),
     at(
         "a job that is claimed by a person keeps its key after its start",
@@ -250,7 +251,7 @@ MORE = [
     ),
     at(
         "a started job takes the key of another job with it",
-        "store/lua/_prelude.lua",
+        EXTRAS,
         "if not key then return end\n  if redis.call('HGET', unique_keys, key) == member then",
         "if not key then return end\n  if true then",
     ),
@@ -262,7 +263,7 @@ MORE = [
     at("a reclaimed job does not hold its key", "store/lua/reclaim.lua", "      take_key_again(member)\n"),
     at(
         "a job that waits again takes the key of another one",
-        "store/lua/_prelude.lua",
+        EXTRAS,
         "if key and redis.call('HEXISTS', unique_keys, key) == 0 then redis.call('HSET', unique_keys, key, member) end",
         "if key then redis.call('HSET', unique_keys, key, member) end",
     ),
@@ -285,7 +286,7 @@ MORE = [
         "if true then",
     ),
     at("a series waits for as long as calls arrive", REPLACE, "math.min(due or now, first_call + job.max_wait)", "due"),
-    at("a call puts its ready job behind others", REPLACE, "rank = math.min(rank, job.rank)", ""),
+    at("a call puts its ready job behind others", REPLACE, "rank = math.min(rank, tonumber(job.score))", ""),
     at(
         "a replaced job keeps its turn in spite of another priority",
         REPLACE,
@@ -294,16 +295,16 @@ MORE = [
     ),
     at(
         "a series that has begun to run goes on",
-        PRELUDE,
+        EXTRAS,
         "with_first_call(record, 0)",
         "record",
     ),
     at("a replaced job keeps its attempts", REPLACE, "    redis.call('HDEL', attempts, job.id)\n"),
-    at("a replaced job also stays in its old place", REPLACE, "    redis.call('ZREM', job.place, job.holder)\n"),
+    at("a replaced job also stays in its old place", REPLACE, "    leave(job.place, job.holder, job.score)\n"),
     at(
-        "the time of a replaced job stays in the index",
-        REPLACE,
-        "    if not job.rank then index_due(job.place) end\n",
+        "the due time of a job that left scheduled stays in the index",
+        PLACES,
+        "  if is_scheduled(place) then index_due(place) end\n",
     ),
     at("a job that replaces a running one is refused", REPLACE, "and 'KEPT' or 'ELSEWHERE'", "and 'ELSEWHERE'"),
     at("a replaced job does not hold its key", REPLACE, "  redis.call('HSET', unique_keys, job.key, job.member)\n"),
@@ -318,7 +319,7 @@ MORE = [
     at(
         "a job that a person claims stays where it waited",
         "store/lua/claim_one.lua",
-        "redis.call('ZREM', place, member)\n",
+        "leave(place, member, score)\n",
     ),
     at(
         "a claim of one job is confirmed before its worker has it",
@@ -377,7 +378,7 @@ MORE = [
     ),
     at("a stop ends progress", "store/lua/stop.lua", " .. rest)", ")"),
     at("a second stop keeps a part of the first", "store/lua/stop.lua", "and 42 or 34", "and 34 or 34"),
-    at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
+    at("a running job can be cancelled", PLACES, "return 'LATE'", "return 'CANCELLED'"),
     at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     Mutation(
         "a late heartbeat revives a lost lease",
@@ -388,7 +389,7 @@ MORE = [
     ),
     at("every job has the head start", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
     at("an earlier due time does not notify", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
-    at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
+    at("a dead letter keeps its attempts", PLACES, "  redis.call('HDEL', attempts, id)\n"),
     at(
         "a crash is not suspected",
         "job/outcome.py",

@@ -9,7 +9,7 @@ from django_delayq.job.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.enqueue import key_digest
+from django_delayq.store.digests import key_digest
 
 #: Endings after which a job is a dead letter, whatever its attempts.
 ENDED_FOR_GOOD = (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK, OutcomeKind.EXPIRED)

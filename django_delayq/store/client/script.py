@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from redis import exceptions as redis_errors
 
 from django_delayq.exceptions import (
+    JobRefused,
     KeyHeld,
     ScriptFault,
     StaleExchange,
@@ -19,12 +20,16 @@ from django_delayq.exceptions import (
     StoreError,
     StoreRejected,
     StoreUnavailable,
+    TenantFull,
 )
 
 T = TypeVar("T")
 
 _FOLDER = files("django_delayq.store") / "lua"
-_PRELUDE = (_FOLDER / "_prelude.lua").read_text(encoding="utf-8")
+#: The files of the prelude in the order in which each uses the ones before it.
+PRELUDE_PARTS = ("_prelude", "_extras", "_turns", "_places", "_choice")
+_PARTS = {name: (_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in PRELUDE_PARTS}
+_PRELUDE = "".join(_PARTS.values())
 _HEADER = re.compile(r"^-- KEYS: (?P<names>\w+(?:,(?: |\n--   )\w+)*)[;.]", re.MULTILINE)
 _COMMENT, _WORD = re.compile(r"--.*"), re.compile(r"\w+")
 #: A function of the prelude: its name, and its text up to the `end` in the first column.
@@ -68,8 +73,12 @@ class Script:
         if match is None:
             return f"{self.name}.lua"
         # The names of the keys are the first line.
-        line, prelude = int(match[2]) - 1, _PRELUDE.count("\n")
-        return f"_prelude.lua:{line}" if line <= prelude else f"{self.name}.lua:{line - prelude}"
+        line = int(match[2]) - 1
+        for name, text in _PARTS.items():
+            if line <= text.count("\n"):
+                return f"{name}.lua:{line}"
+            line -= text.count("\n")
+        return f"{self.name}.lua:{line}"
 
 
 def used_prelude(source: str, prelude: str = _PRELUDE) -> str:
@@ -95,8 +104,8 @@ def with_store_errors(run: Callable[[], T], client: Any) -> T:
         raise to_store_error(error, client=client) from error
 
 
-def to_store_error(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | KeyHeld:
-    """Return the `StoreError` or `KeyHeld` for an error of the client library, by Redis's error code.
+def to_store_error(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | JobRefused:
+    """Return the `StoreError` or `JobRefused` for an error of the client library, by Redis's error code.
 
     The class alone is not enough: a wrong password is a ConnectionError in the library, and several temporary
     conditions are plain ResponseErrors.
@@ -119,6 +128,9 @@ def to_store_error(error: Exception, *, script: Script | None = None, client: An
     if code == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
+    if code == "TENANTFULL":
+        _, index, waiting = message.split(" ")
+        return TenantFull(waiting=int(float(waiting)), index=int(index))
     if code == "STALEEXCHANGE":
         return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
     if isinstance(error, redis_errors.ReadOnlyError):

@@ -46,8 +46,8 @@ class ScriptCall:
     def result(self) -> Any:
         """Return the script's reply, in one round trip (two if the server does not know the script).
 
-        Raises `StoreError`s and `KeyHeld`. After a connection error the script may have run: every script that changes
-        anything says in its header whether it is safe to repeat.
+        Raises `StoreError`s and `JobRefused`. After a connection error the script may have run: every script that
+        changes anything says in its header whether it is safe to repeat.
         """
         return self._with_store_errors(self._read_result)
 

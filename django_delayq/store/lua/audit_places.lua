@@ -1,8 +1,9 @@
 -- Audit_places: entries of one place are compared with the jobs that they name, and repaired if no script could have
 --   left them as they are.
 -- KEYS: place, leases, claim_records, jobs, dead_letters, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, unconfirmed; `place` is any scheduled, ready or recovered set, `leases` or
---   `dead_letters`; then scheduled, ready, notify and recovered of each queue that the bodies of the entries name.
+--   next_promotion, notify_dispatcher, unconfirmed, job_extras, tenant_jobs, turns, tenants; `place` is any scheduled,
+--   ready or recovered set, `leases` or `dead_letters`; then scheduled, ready, notify and recovered of each queue that
+--   the bodies of the entries name.
 -- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): the entry, the head of its body as
 --   the caller read it, the member that this head makes, the number of its queue (0 = no body, or an unreadable one).
 -- Returns: per entry a word. OK: correct, or changed since the caller read it. MALFORMED, MISSING (it has no body) and
@@ -57,9 +58,8 @@ for at = 5, #ARGV, 4 do
     local record = string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0)
     redis.call('HSET', claim_records, string.sub(entry, 1, 12), record)
   elseif repair and word ~= 'OK' then
-    redis.call('ZREM', place, entry)
+    if OFFSET[noun] then leave(place, entry, score) else redis.call('ZREM', place, entry) end
     if noun == 'leases' then redis.call('SREM', unconfirmed, entry) end
-    if noun == 'scheduled' then index_due(place) end
     if word == 'MISPLACED' and noun == 'leases' then
       -- It stays the only lease until its end; a worker that holds it under the other member is refused.
       redis.call('ZADD', place, score, member .. string.sub(entry, 15))

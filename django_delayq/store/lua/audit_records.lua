@@ -1,9 +1,9 @@
 -- Audit_records: records by id are compared with the places of their jobs, and repaired if no script could have left
 --   them as they are.
 -- KEYS: records, leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
---   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes; `records` is `jobs`, `attempts`,
---   `job_extras`, `claim_records`, `unique_keys` or `dead_bodies`; then scheduled, ready, notify and recovered of each
---   queue that the bodies name.
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants;
+--   `records` is `jobs`, `attempts`, `job_extras`, `claim_records`, `unique_keys` or `dead_bodies`; then scheduled,
+--   ready, notify and recovered of each queue that the bodies name.
 -- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record for a dead letter made here, then per
 --   record (≤ 500): its field, the head of the body as the caller read it, the member that this head makes, the number
 --   of its queue (0 = no body, or an unreadable one).
@@ -12,7 +12,7 @@
 --   (in no place, but with a claim record) gets a lease that has ended, for the dispatcher to judge. UNREADABLE
 --   (without a queue it can be in no place) becomes a dead letter. QUEUE_NOT_LISTED: its queue is written where
 --   promotions or workers read it. KEY_NOT_HELD: the job holds its key again, or the record that releases the key is
---   written.
+--   written. TENANT_NOT_LISTED: the job of a tenant is written into `tenant_jobs`.
 -- Cost: O(log n) a record.
 local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local unreadable_history = ARGV[5]
@@ -23,11 +23,15 @@ local function is_placed(member, claim, queue)
     or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
 end
 
+local function place_of(member, queue)
+  local base = FIXED + 4 * (queue - 1)
+  return waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
+end
+
 -- Whether promotions and workers find a waiting job; the worker of a running one lists its queue.
 local function is_listed(member, queue)
-  local base = FIXED + 4 * (queue - 1)
-  local scheduled = KEYS[base + 1]
-  local place, due = waiting_place(member, scheduled, KEYS[base + 2], KEYS[base + 4])
+  local scheduled = KEYS[FIXED + 4 * (queue - 1) + 1]
+  local place, due = place_of(member, queue)
   if place ~= scheduled then return not place or redis.call('ZSCORE', queues, queue_of(place)) end
   local indexed = redis.call('ZSCORE', next_due, queue_of(scheduled))
   return indexed and tonumber(indexed) <= tonumber(due)
@@ -49,9 +53,15 @@ end
 function judge.job_extras(id, head, member, queue, extra)
   if redis.call('HEXISTS', jobs, id) == 0 or (queue > 0 and not has(member, HAS_EXTRAS)) then return 'MISSING' end
   local key, until_start = key_of_extras(extra)
-  if not key then return 'MALFORMED' end
+  if not key and not tenant_of_extras(extra) then return 'MALFORMED' end
+  if queue == 0 then return 'OK' end
+  local place, score = place_of(member, queue)
+  local tenant, weight = tenant_of(member, place or '')
+  if place and tenant and not redis.call('ZSCORE', tenant_jobs, job_entry(place, member, score, tenant, weight)) then
+    return 'TENANT_NOT_LISTED'
+  end
   -- A job that gave its key up goes without, if another one held it when this job waited again.
-  return (queue == 0 or until_start or redis.call('HEXISTS', unique_keys, key) == 1) and 'OK' or 'KEY_NOT_HELD'
+  return (not key or until_start or redis.call('HEXISTS', unique_keys, key) == 1) and 'OK' or 'KEY_NOT_HELD'
 end
 function judge.claim_records(id, head, member, queue, claim)
   if redis.call('HEXISTS', jobs, id) == 0 then return 'MISSING' end
@@ -103,12 +113,15 @@ for at = 6, #ARGV, 4 do
         redis.call('HSET', job_extras, id, '\1' .. field)
       end
       redis.call('HSET', unique_keys, field, member)
+    elseif word == 'TENANT_NOT_LISTED' then
+      local place, score = place_of(member, queue)
+      add_tenant_job(place, member, score)
     elseif word == 'KEY_NOT_HELD' then
       redis.call('HSET', unique_keys, key_of_extras(value), member)
     elseif word == 'QUEUE_NOT_LISTED' then
       index_due(KEYS[base + 1])
       push_notification(notify_dispatcher)
-      if waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4]) ~= KEYS[base + 1] then
+      if place_of(member, queue) ~= KEYS[base + 1] then
         list_queue(now, KEYS[base + 2])
         notify_workers(KEYS[base + 3])
       end

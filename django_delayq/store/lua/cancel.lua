@@ -1,7 +1,7 @@
 -- Cancel: waiting jobs are removed with all their records, so they never start. Safe to repeat with the same token.
--- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due; then scheduled, ready
---   and recovered of each queue that the caller read in the jobs' bodies, then results of each job that keeps its
---   result.
+-- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due, tenant_jobs,
+--   turns, tenants; then scheduled, ready and recovered of each queue that the caller read in the jobs' bodies, then
+--   results of each job that keeps its result.
 -- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is
 --   refused from now on; then per job (1 to 250): number of its queue, member (or the bare id of a job without a body),
 --   number of its results key (0 = none), JSON of the result to keep, for how long (ms).
@@ -17,11 +17,10 @@ local function record(log, entry)
 end
 
 local function cancel(base, member, results, ending, ttl)
-  local id, scheduled = string.sub(member, 1, 12), KEYS[base + 1]
-  local place = waiting_place(member, scheduled, KEYS[base + 2], KEYS[base + 3])
+  local id = string.sub(member, 1, 12)
+  local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 3])
   if place then
-    redis.call('ZREM', place, member)
-    if place == scheduled then index_due(scheduled) end
+    leave(place, member, score)
     if results then keep_result(results, id, ending, ttl) end
     delete_extras(member)
     redis.call('HDEL', jobs, id)
@@ -38,7 +37,7 @@ end
 
 -- Type checks (see the prelude).
 check_hashes(jobs, attempts, job_extras, unique_keys)
-check_zsets(next_due, cancelled, withdrawn)
+check_zsets(next_due, cancelled, withdrawn); check_tenants()
 for number = FIXED + 1, FIXED + 3 * queue_count do redis.call('ZCARD', KEYS[number]) end
 local words = {}
 for i = 5, #ARGV, 5 do

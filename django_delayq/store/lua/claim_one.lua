@@ -2,7 +2,7 @@
 --   unconfirmed until its first heartbeat. Its record keeps a due time that is still ahead: a job that comes back waits
 --   for it. Not safe to repeat.
 -- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, job_extras, unique_keys, queues, next_due,
---   workers, worker_names, unconfirmed; scheduled, ready and recovered are those of the queue that the caller read in the
+--   workers, worker_names, unconfirmed, tenant_jobs, turns, tenants; scheduled, ready and recovered are those of the queue that the caller read in the
 --   job's body.
 -- ARGV: now, worker (8 bytes), exchange number, member, lease (µs), head start (ms), worker's name.
 -- Returns: CLAIMED, now (µs), rank, body, attempts record (false = none); or LATE (it is running), GONE (no such job
@@ -14,13 +14,13 @@ local lease_us, head_start, worker_name = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 local id, token = string.sub(member, 1, 12), worker .. struct.pack('>I8', number)
 -- Type checks (see the prelude).
 check_zsets(leases, queues, next_due, workers); check_hashes(claim_records, worker_names, job_extras, unique_keys)
+check_tenants()
 redis.call('SREM', unconfirmed, '')
 local place, score = waiting_place(member, scheduled, ready, recovered)
 if not place then return {why_not_waiting(id)} end
 local due = place == scheduled and tonumber(score)
 local rank, is_ahead = due and rank_of(member, due, head_start) or tonumber(score), due and due > now
-redis.call('ZREM', place, member)
-if place == scheduled then index_due(scheduled) end
+leave(place, member, score)
 give_up_key(member)
 redis.call('ZADD', queues, 'XX', now, queue_of(ready))
 redis.call('ZADD', leases, now + lease_us, member .. token)

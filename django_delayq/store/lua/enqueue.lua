@@ -1,16 +1,20 @@
 -- Enqueue: all jobs of a batch (1 to 250) are stored, each in `scheduled` or `ready`, or none is. Safe to repeat: a job
 --   whose id exists (also as a dead letter) is skipped, and so is one that `cancel` withdrew before it arrived.
 -- KEYS: jobs, job_extras, unique_keys, dead_bodies, queues, queues_version, next_due, notify, next_promotion,
---   notify_dispatcher, withdrawn; then scheduled, ready and notify of each queue of the batch.
+--   notify_dispatcher, withdrawn, tenant_jobs, turns, tenants; then scheduled, ready and notify of each queue of the batch.
 -- ARGV: now, head start (ms), then per job: member, queue number, due time ('' = at once, '+n' = n µs from now, n = µs
---   since the epoch), body; if the member has HAS_EXTRAS also: extras record, 1 = reject if the key is held.
+--   since the epoch), body; if the member has HAS_EXTRAS also: extras record, 1 = reject if the key is held, most jobs of its
+--   tenant that may wait in the queue ('' = any number).
 -- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member.
--- Errors: KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key, and nothing was stored.
+-- Errors: nothing was stored. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
+--   TENANTFULL <job number> <number of waiting jobs>: its tenant may have no more waiting jobs.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 -- timed, untimed: per queue the entries for `scheduled` and `ready`: score, member, score, member …
 local batch, holders, timed, untimed, has_extras, reply = {}, {}, {}, {}, false, {now}
+-- Per tenant: how many jobs wait, with those of this batch.
+local waiting = {}
 -- Mostly nothing is withdrawn: one check for the whole batch.
 local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
 local at, number = 3, 0
@@ -22,7 +26,7 @@ while at <= #ARGV do
   at = at + 4
   if has(member, HAS_EXTRAS) then
     job.extra, job.key = ARGV[at], key_of_extras(ARGV[at])
-    local holder = keep and (holders[job.key] or redis.call('HGET', unique_keys, job.key))
+    local holder = keep and job.key and (holders[job.key] or redis.call('HGET', unique_keys, job.key))
     if holder and string.sub(holder, 1, 12) ~= id then
       if ARGV[at + 1] == '1' then
         local function hex(c) return string.format('%02x', string.byte(c)) end
@@ -31,10 +35,17 @@ while at <= #ARGV do
       reply[#reply + 1], reply[#reply + 2] = number, holder
       keep = false
     end
-    if keep then holders[job.key] = member end
-    at = at + 2
+    if keep and job.key then holders[job.key] = member end
+    job.most, at = tonumber(ARGV[at + 2]), at + 3
   end
   if keep and redis.call('HEXISTS', dead_bodies, id) == 0 then
+    if job.most and redis.call('HEXISTS', jobs, id) == 0 then
+      local tenant = queue_hash(KEYS[FIXED + 3 * queue]) .. tenant_of_extras(job.extra)
+      waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1
+      if waiting[tenant] > job.most then
+        return redis.error_reply('TENANTFULL ' .. number .. ' ' .. waiting[tenant] - 1)
+      end
+    end
     job.due = due_time(due, now)
     if job.due and job.due <= now then job.due = nil end
     if job.due then timed[queue] = {} else untimed[queue] = {} end
@@ -44,7 +55,7 @@ while at <= #ARGV do
 end
 
 -- Type checks (see the prelude).
-if has_extras then redis.call('HLEN', job_extras) end
+if has_extras then redis.call('HLEN', job_extras); check_tenants() end
 for queue in pairs(timed) do check_scheduled(KEYS[FIXED + 3 * queue - 2]) end
 for queue in pairs(untimed) do check_ready(KEYS[FIXED + 3 * queue - 1]) end
 
@@ -55,7 +66,7 @@ for _, job in ipairs(batch) do
     redis.call('HSET', jobs, job.id, job.body)
     if job.extra then
       redis.call('HSET', job_extras, job.id, job.extra)
-      redis.call('HSET', unique_keys, job.key, job.member)
+      if job.key then redis.call('HSET', unique_keys, job.key, job.member) end
     end
     local entries = job.due and timed[job.queue] or untimed[job.queue]
     entries[#entries + 1], entries[#entries + 2] = job.due or rank_of(job.member, now, head_start), job.member

@@ -1,7 +1,8 @@
 -- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; pauses end at their time;
 --   old dead letters, silent processes and unused queues are removed; returns when the next promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
---   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends;
+--   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends, job_extras,
+--   tenant_jobs, turns, tenants;
 --   then scheduled, ready, notify and recovered of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
@@ -29,8 +30,8 @@ local function number_in(key)
 end
 
 -- Type checks (see the prelude).
-check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused)
-check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends)
+check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused, job_extras)
+check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends); check_tenants()
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
@@ -74,6 +75,9 @@ for _, queue in ipairs(due) do
     entries[i], entries[i + 1] = rank_of(found[i], tonumber(found[i + 1]), head_start), found[i]
   end
   redis.call('ZREM', scheduled, unpack(members))
+  for i, member in ipairs(members) do
+    if has(member, HAS_EXTRAS) then remove_tenant_job(scheduled, member, found[2 * i]) end
+  end
   put_ready(now, ready, KEYS[queue.base + 3], entries)
   moved = moved + #members
 end

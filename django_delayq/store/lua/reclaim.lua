@@ -1,7 +1,8 @@
 -- Reclaim: a dispatcher applies its decisions on jobs whose leases expired. Each applies only if its lease is still
 --   expired.
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
---   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed; then results of each
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed, tenant_jobs, turns,
+--   tenants; then results of each
 --   stopped job that keeps its result, then scheduled, ready, notify and recovered of each queue of the batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
 --   marked as spared applies to an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its
@@ -27,7 +28,7 @@ end
 
 -- Type checks (see the prelude).
 check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, dead_bodies)
-redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
+redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes); check_tenants()
 for base = of_queues, #KEYS - 4, 4 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
@@ -64,7 +65,9 @@ for at = 4, #ARGV, 4 do
       if due > now then
         put_scheduled(KEYS[base + 1], {math.min(due, LATEST), member})
       else
-        put_ready(now, KEYS[base + (crash_suspected(record) and 4 or 2)], KEYS[base + 3], {rank, member})
+        local place = KEYS[base + (crash_suspected(record) and 4 or 2)]
+        put_ready(now, place, KEYS[base + 3], {rank, member})
+        refund_turn(place, member)
       end
     end
     done[#done + 1] = 1

@@ -3,21 +3,23 @@
 --   and its turn if both are ready; its attempts count from 1 again. If the holder runs, nothing happens to it. Either all
 --   of this is done, or nothing. A repeated call stores no second job, but replaces again.
 -- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, withdrawn; then scheduled, ready, notify and recovered of each queue of the new
---   jobs and of the holders.
+--   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants; then scheduled, ready, notify and
+--   recovered of each queue of the new jobs and of the holders.
 -- ARGV: now, head start (ms), then per job: number of its queue, member, due time ('' = at once, '+n' = n µs from now, n =
 --   µs since the epoch), body (signed for the id of the holder if there is one), extras record, the holder's member that
---   the caller read ('' = none), number of the holder's queue (0 = none), and if its calls are debounced the longest time
---   from the first of them to the due time (µs; '' = they are not). No two have the same key.
+--   the caller read ('' = none), number of the holder's queue (0 = none), if its calls are debounced the longest time
+--   from the first of them to the due time (µs; '' = they are not), most jobs of its tenant that may wait in the queue
+--   ('' = any number). No two have the same key.
 -- Returns: now (µs), then per job STORED, REPLACED or KEPT (the holder runs). Now and ELSEWHERE alone: a key has another
 --   holder, or a holder another queue, than the caller read; nothing was done, read the holders again.
+-- Errors: TENANTFULL <job number> <number of waiting jobs>: a new job's tenant may have no more; nothing was stored.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 -- Bit of a member's last byte, as in Flag of job/job.py.
 local EXPIRES = 32
 
--- What becomes of a job; if it replaces its holder, also the holder's member and place, and its rank if it is ready.
+-- What becomes of a job; if it replaces its holder, also the holder's member, place and score there.
 local function judge(own_id, key, expected, base)
   local holder = holder_of(key)
   local id = string.sub(holder, 1, 12)
@@ -30,27 +32,34 @@ local function judge(own_id, key, expected, base)
   if id ~= string.sub(expected, 1, 12) then return 'ELSEWHERE' end
   if holder == '' then return 'NEW', holder end
   local place, score = waiting_place(holder, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
-  if place then return 'REPLACED', holder, place, place ~= KEYS[base + 1] and tonumber(score) end
+  if place then return 'REPLACED', holder, place, score end
   return redis.call('HEXISTS', claim_records, id) == 1 and 'KEPT' or 'ELSEWHERE'
 end
 
 -- Type checks (see the prelude).
-check_hashes(attempts, job_extras)
+check_hashes(attempts, job_extras); check_tenants()
 for base = FIXED, #KEYS - 4, 4 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
-local batch, reply = {}, {now}
-for at = 3, #ARGV, 8 do
+local batch, reply, waiting = {}, {now}, {}
+for at = 3, #ARGV, 9 do
   local base, member, due, body = FIXED + 4 * (tonumber(ARGV[at]) - 1), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local extra, expected, holder_base = ARGV[at + 4], ARGV[at + 5], FIXED + 4 * (tonumber(ARGV[at + 6]) - 1)
   local own_id, key = string.sub(member, 1, 12), key_of_extras(extra)
-  local word, holder, place, rank = judge(own_id, key, expected, holder_base)
+  local word, holder, place, score = judge(own_id, key, expected, holder_base)
   if word == 'ELSEWHERE' then return {now, word} end
+  if word == 'NEW' and ARGV[at + 8] ~= '' then
+    local tenant = queue_hash(KEYS[base + 1]) .. tenant_of_extras(extra)
+    waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1
+    if waiting[tenant] > tonumber(ARGV[at + 8]) then
+      return redis.error_reply('TENANTFULL ' .. (at - 3) / 9 .. ' ' .. waiting[tenant] - 1)
+    end
+  end
   if word == 'NEW' or word == 'REPLACED' then
     local id = holder == '' and own_id or string.sub(holder, 1, 12)
     batch[#batch + 1] = {
       base = base, id = id, member = id .. string.sub(member, 13, 14), due = due, body = body, extra = extra, key = key,
-      holder = holder, place = place, rank = rank, max_wait = tonumber(ARGV[at + 7]),
+      holder = holder, place = place, score = score, max_wait = tonumber(ARGV[at + 7]),
     }
   end
   reply[#reply + 1] = word == 'NEW' and 'STORED' or word
@@ -67,8 +76,7 @@ for _, job in ipairs(batch) do
   -- The first write needs memory: if the memory is full, Redis refuses the whole batch.
   redis.call('HSET', jobs, job.id, job.body)
   if job.place then
-    redis.call('ZREM', job.place, job.holder)
-    if not job.rank then index_due(job.place) end
+    leave(job.place, job.holder, job.score)
     redis.call('HDEL', attempts, job.id)
   end
   redis.call('HSET', job_extras, job.id, job.extra)
@@ -80,7 +88,7 @@ for _, job in ipairs(batch) do
     -- Otherwise a job that is replaced again and again would never begin. Another priority is another turn, and an
     -- expiry counts from the time in the rank.
     local keeps_turn = string.byte(job.holder, 13) == string.byte(job.member, 13) and not has(job.member, EXPIRES)
-    if job.rank and keeps_turn then rank = math.min(rank, job.rank) end
+    if job.place and not is_scheduled(job.place) and keeps_turn then rank = math.min(rank, tonumber(job.score)) end
     put_ready(now, KEYS[job.base + 2], KEYS[job.base + 3], {rank, job.member})
   end
 end

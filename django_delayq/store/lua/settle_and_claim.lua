@@ -2,27 +2,30 @@
 --   while its lease stands. Safe to repeat: a repeated number gets the recorded answer.
 -- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
---   unconfirmed; then ready, notify and recovered of each served queue, then results of each job whose result is kept,
+--   unconfirmed, tenant_jobs, turns, tenants; then ready, notify and recovered of each served queue, then results of each job whose result is kept,
 --   then scheduled, ready and notify of each queue that a retry or release names.
 -- ARGV: now, worker (8 bytes), exchange number, most claims, lease (µs), 1 = strict queue order, number of served
 --   queues, worker's name ('' = stored already), 1 = it may claim a recovered job (its last attempt crashed), 1 =
---   blocking (it was sent behind a blocking pop, so its claims are unconfirmed), leases to acknowledge (30 bytes each,
---   joined), number of dead letters, of retries, of kept results; then dead letters: lease, attempts record; retries:
+--   blocking (it was sent behind a blocking pop, so its claims are unconfirmed), 1 or 0 for each served queue: whether
+--   it is fair ('' = none is), most claims of fair queues, leases to acknowledge (30 bytes each, joined), number of dead
+--   letters, of retries, of kept results; then dead letters: lease, attempts record; retries:
 --   lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay applies); kept results: lease,
 --   JSON, for how long (ms); releases: lease, queue number, rank. A job that was claimed before it was due, and is
 --   retried or released, waits at least for its time.
 -- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry,
 --   release or dead letter was refused (30 bytes each, joined), µs after which no dispatcher promotes any more (0 =
---   none does), version of the queues ('' = none), 1 = more jobs can be claimed, 1 = no earlier exchange of this worker
+--   none does), version of the queues ('' = none), 1 = more jobs can be claimed, 2 = more of fair queues only, 1 = no
+--   earlier exchange of this worker
 --   is known, 1 = recovered jobs remain that this worker does not run, then per claim: member, number of its served
 --   queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
 -- Cost: O(k log n), and O(1) a served queue.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_us, strict, served, worker_name = tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
-local may_recover, blocking, acknowledged = ARGV[9] == '1', ARGV[10] == '1', ARGV[11]
-local dead_count, retry_count, kept_count = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
-local OUTCOMES_AT = 15
+local may_recover, blocking, fair, most_fair = ARGV[9] == '1', ARGV[10] == '1', ARGV[11], tonumber(ARGV[12])
+local acknowledged = ARGV[13]
+local dead_count, retry_count, kept_count = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
+local OUTCOMES_AT = 17
 
 -- No sweep is longer than 5 s: a promotion announced for later than that was written before the clock was set back.
 local OVERDUE, LONGEST_SWEEP = 1000000, 5000000
@@ -47,7 +50,7 @@ local function answer(lost, stopped, more, recovered, claims, bodies, records)
   -- Written so that NaN (it was edited manually) counts as overdue.
   if not (overdue_in >= 0 and overdue_in <= LONGEST_SWEEP + 2 * OVERDUE) then overdue_in = -1 end
   local reply = {
-    now, lost, stopped, overdue_in + 1, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0,
+    now, lost, stopped, overdue_in + 1, version, more, last and 0 or 1, recovered and 1 or 0,
   }
   for i, claim in ipairs(claims) do
     local size = #reply
@@ -64,7 +67,7 @@ if blocking and want > 0 and number <= last_number or blocking and not last then
   for base = FIXED + 1, FIXED + 3 * served, 3 do
     if redis.call('EXISTS', KEYS[base], KEYS[base + 2]) > 0 then notify_workers(KEYS[base + 1]) end
   end
-  if not last then return answer('', '', true, false, {}) end
+  if not last then return answer('', '', 1, false, {}) end
 end
 if last then
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
@@ -78,12 +81,12 @@ if last then
         held[#held + 1] = {member = member, rank = rank, queue = queue}
       end
     end
-    return answer(lost, stopped, true, false, held, read(jobs, held), read(attempts, held))
+    return answer(lost, stopped, 1, false, held, read(jobs, held), read(attempts, held))
   end
 end
 
 -- Type checks (see the prelude).
-redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
+redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues); check_tenants()
 -- Without outcomes these two are only read, and that before anything is claimed.
 if #acknowledged > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.call('HLEN', attempts) end
 local any_paused = redis.call('HLEN', paused) > 0
@@ -159,6 +162,7 @@ for i, lease in ipairs(alive) do
     if retry.record then redis.call('HSET', attempts, id, retry.record) end
     if retry.rank then
       put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
+      refund_turn(KEYS[base + 2], member)
     else
       put_scheduled(KEYS[base + 1], {retry.due, member})
     end
@@ -182,15 +186,20 @@ for queue = 1, want > 0 and served or 0 do
   end
 end
 
+local function is_fair(queue)
+  return string.byte(fair, queue) == 49
+end
+
 local function precedes(a, b)
   if strict and a.queue ~= b.queue then return a.queue < b.queue end
-  return a.rank < b.rank or (a.rank == b.rank and a.order < b.order)
+  local first, second = a.sorted_by or a.rank, b.sorted_by or b.rank
+  return first < second or (first == second and a.order < b.order)
 end
 
 -- The count + 1 best of all ready jobs (part 1 of a queue's keys) or recovered jobs (part 3), and the queues not read.
 -- The best job of each queue is read first: the k-th best queue holds at most count + 2 - k of the count + 1 best jobs.
 local function best(part, count)
-  local found, sources, left = {}, {}, {}
+  local found, sources, left, fair_left = {}, {}, {}, most_fair
   for _, queue in ipairs(unpaused) do
     local place = KEYS[FIXED + 3 * queue - 3 + part]
     -- The only queue's best jobs are the best of all: they are read at once.
@@ -199,6 +208,8 @@ local function best(part, count)
       sources[#sources + 1] = {
         queue = queue, rank = tonumber(heads[2]), order = queue, place = place, heads = served == 1 and heads,
       }
+    elseif part == 1 and is_fair(queue) then
+      drop_all_idle(place)
     end
   end
   if #sources > 1 then table.sort(sources, precedes) end
@@ -207,13 +218,23 @@ local function best(part, count)
     local most = strict and count - #found or count + 1 - k
     local heads = most < 0 and {} or source.heads or lowest(place, most)
     if most < 0 then left[#left + 1] = queue end
+    if part == 1 and is_fair(queue) and most >= 0 then
+      -- The next of its turns has the place of its lowest rank among the jobs of other queues, and so on.
+      local next_jobs = by_turn(place, math.min(most, fair_left) + 1)
+      for i, job in ipairs(next_jobs) do
+        job.queue, job.place, job.order = queue, place, queue * 1000 + i
+        job.sorted_by, job.is_beyond = tonumber(heads[2 * i]) or job.rank, fair_left <= 0
+        found[#found + 1], fair_left = job, fair_left - 1
+      end
+      heads = {}
+    end
     for i = 1, #heads, 2 do
-      if #heads[i] == 14 then
+      if #heads[i] == 14 and not (part == 3 and is_paused(heads[i], place)) then
         found[#found + 1] = {
           member = heads[i], rank = tonumber(heads[i + 1]), order = queue * 1000 + i - part,
           queue = queue, place = place,
         }
-      else
+      elseif #heads[i] ~= 14 then
         -- An entry that was edited manually; correct ones may follow it.
         redis.call('ZREM', place, heads[i])
         left[#left + 1] = queue
@@ -227,7 +248,7 @@ end
 -- A large body, or a job whose last attempt crashed, is claimed only as the first and then alone: several large bodies
 -- would block Redis, and a second crash would blame the other jobs. A crashed job that this worker may not run is set
 -- aside once, so that later claims do not meet it.
-local recovered_job = may_recover and best(3, 0)[1]
+local recovered_job = may_recover and best(3, READ_AHEAD)[1]
 local claims, records, moved, ahead, found, left, aside = {}, {}, 0, want
 repeat
   found, left = best(1, ahead)
@@ -240,8 +261,8 @@ repeat
       aside[#aside + 1] = entry
     else
       local alone = suspect or has(entry.member, LARGE)
-      full = full or #claims == want or i > ahead or (alone and #claims > 0)
-      if not full then
+      full = full or #claims == want or i > ahead or (alone and #claims > 0 and not entry.is_beyond)
+      if not full and not entry.is_beyond then
         claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
       elseif entry ~= recovered_job then
         rest[#rest + 1] = entry
@@ -254,15 +275,16 @@ repeat
     local place = KEYS[FIXED + 3 * entry.queue]
     -- A key of another type was edited manually and holds none of our data.
     if type(redis.pcall('ZCARD', place)) == 'table' then redis.call('DEL', place) end
-    redis.call('ZREM', entry.place, entry.member)
+    leave(entry.place, entry.member, entry.rank)
     put_ready(now, place, KEYS[FIXED + 3 * entry.queue - 1], {entry.rank, entry.member})
   end
   moved, ahead = moved + #aside, math.max(want, READ_AHEAD)
 until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE
 -- Read before anything is claimed: if the bodies cannot be read, nothing is.
-local bodies, keyed = read(jobs, claims), {}
+local bodies, keyed, with_turn = read(jobs, claims), {}, {}
 for _, claim in ipairs(claims) do
-  if has(claim.member, HAS_EXTRAS) then keyed[#keyed + 1] = claim.member end
+  if has(claim.member, HAS_EXTRAS) then keyed[#keyed + 1] = claim end
+  if claim.flow then with_turn[#with_turn + 1] = claim end
 end
 if #keyed > 0 and #settled == 0 then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
 local taken, lease_entries, claim_entries, recorded = {}, {}, {}, {}
@@ -282,7 +304,11 @@ end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(lease_entries))
   redis.call('HSET', claim_records, unpack(claim_entries))
-  for _, member in ipairs(keyed) do give_up_key(member) end
+  charge(with_turn)
+  for _, claim in ipairs(keyed) do
+    if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end
+    give_up_key(claim.member)
+  end
   for i = 2, blocking and #lease_entries or 0, 2 do redis.call('SADD', unconfirmed, lease_entries[i]) end
 end
 -- Recovered jobs that remain need a worker with a free process, so a worker that claimed one notifies the next. A
@@ -293,7 +319,11 @@ for from = 1, #recovered_keys, EXISTS_KEYS do
   remaining = remaining + redis.call('EXISTS', unpack(recovered_keys, from, to))
 end
 if recovered_job and remaining > 0 then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end
-for _, entry in ipairs(found) do left[#left + 1] = entry.queue end
+local more = (#left > 0 or moved >= MOST_ASIDE) and 1 or 0
+for _, entry in ipairs(found) do
+  left[#left + 1] = entry.queue
+  if more ~= 1 then more = entry.is_beyond and 2 or 1 end
+end
 local notified = {}
 for _, queue in ipairs(left) do
   if not notified[queue] then notified[queue] = true; push_notification(KEYS[FIXED + 3 * queue - 1]) end
@@ -304,4 +334,4 @@ redis.call('HSET', exchanges, worker, sizes .. lost .. stopped .. table.concat(r
 redis.call('ZADD', workers, now, worker)
 if worker_name ~= '' then redis.call('HSET', worker_names, worker, worker_name) end
 local recovered = remaining > 0 and not (may_recover and not recovered_job)
-return answer(lost, stopped, #left > 0 or moved >= MOST_ASIDE, recovered, claims, bodies, records)
+return answer(lost, stopped, more, recovered, claims, bodies, records)

@@ -73,20 +73,23 @@ WORKER = AclRole(
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
 VIEW = AclRole(
     name="view",
-    scripts=("find", "page", "snapshot", "due_histogram"),
+    scripts=("find", "page", "snapshot", "due_histogram", "find_tenants"),
     plain=("HGET", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
 ACTION = AclRole(
     name="action",
     includes=(VIEW,),
-    scripts=("cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "pause", "resume", "quiet"),
+    scripts=(
+        *("cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
+        *("pause", "resume", "pause_tenant", "resume_tenant"),
+    ),
     plain=("HSTRLEN",),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
 CHECK = AclRole(
     name="check",
-    scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
+    scripts=("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_bytes"),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )
 #: Names as `manage.py delayq_acl` takes them.

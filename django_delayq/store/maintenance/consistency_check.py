@@ -16,13 +16,14 @@ from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
-_BYTES = Script("audit_bytes")
+_TENANTS, _BYTES = Script("audit_tenants"), Script("audit_bytes")
 #: Entries of one batch, and bytes that their bodies may have together.
 _BATCH, _BATCH_BYTES = 100, 8 * 1024 * 1024
 #: How often dead letters are counted if their number changes meanwhile.
 _COUNTS = 3
 #: The hashes that are walked, each after those on which its judgement depends.
 _RECORD_NOUNS = ("jobs", "claim_records", "attempts", "unique_keys", "job_extras", "dead_bodies")
+_TENANT_NOUNS = ("tenants", "turns", "tenant_jobs")
 #: The history of a dead letter that a repair makes.
 _UNREADABLE_HISTORY = NO_ATTEMPTS.add(
     worker="", started_us=0, ended_us=None, ending=OutcomeKind.UNREADABLE, error="The stored body cannot be read."
@@ -78,6 +79,10 @@ class ConsistencyCheck:
             for fields, bodies, ids in self._fields(noun, skip=unreadable):
                 words = self.audit_records(noun, fields, bodies, ids, repair=repair)
                 yield from _findings(words, keys(noun), fields)
+        for noun in _TENANT_NOUNS:
+            for fields, ids in self._tenant_records(noun):
+                words = self.audit_tenants(noun, fields, ids, repair=repair)
+                yield from _findings(words, keys(noun), fields)
         yield from self._miscounted(repair=repair)
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
@@ -125,6 +130,18 @@ class ConsistencyCheck:
         keys, rows = self._rows(fields, bodies, ids)
         args = [noun, self._head_start_ms, int(repair), _UNREADABLE_HISTORY, *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
+        return words
+
+    def audit_tenants(self, noun: str, entries: Sequence[bytes], ids: Sequence[bytes], *, repair: bool) -> list[bytes]:
+        """Judge up to 500 records of tenants, and with `repair` repair them. Return a word for each.
+
+        `ids` has the job of each, b"" for one that is of no job. One atomic round trip.
+        """
+        keys, rows = self._rows(entries, self._read_bodies(ids), ids)
+        judged = [part for at in range(0, len(rows), 4) for part in (rows[at], *rows[at + 2 : at + 4])]
+        words: list[bytes] = self._shard.run(
+            _TENANTS, [noun, int(repair), *judged], records=self._shard.keys(noun), more_keys=keys
+        )
         return words
 
     def audit_bytes(self, seen: bytes, counted: int) -> bool:
@@ -193,6 +210,14 @@ class ConsistencyCheck:
             else:
                 fields = [field for field, _ in found]
                 yield fields, self._read_bodies(fields), fields
+
+    def _tenant_records(self, noun: str) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield records of tenants, and the id of the job of each, or b""."""
+        for found in self._scan("HSCAN" if noun == "tenants" else "ZSCAN", self._shard.keys(noun)):
+            entries = [entry for entry, _ in found]
+            # The layout is in _turns.lua.
+            starts = [(15 if entry[:1] == b"\2" else 22) if noun == "tenant_jobs" else len(entry) for entry in entries]
+            yield entries, [entry[at : at + 12] for entry, at in zip(entries, starts, strict=True)]
 
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = self._shard.execute("HMGET", self._shard.keys("jobs"), *ids) if ids else []

@@ -72,7 +72,7 @@ class DeadLetters:
             for number, job in batch.items():
                 letter = DeadLetterRecord.unpack(found[number])
                 try:
-                    self._check_key(ExtrasRecord.unpack(letter.extras).digest)
+                    self._check_shard(ExtrasRecord.unpack(letter.extras))
                     head, changed = decode_head(letter.body), _UNCHANGED
                     if change is not None or head.expires:
                         # A place of a spread is a moment of Redis already.
@@ -108,8 +108,9 @@ class DeadLetters:
         attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
         return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
 
-    def _check_key(self, digest: bytes) -> None:
+    def _check_shard(self, extras: ExtrasRecord) -> None:
         """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
+        digest = extras.digest and (extras.tenant or extras.digest)
         if digest and shard_of(digest, self._shards) != self._shard.index:
             raise ShardsChanged(
                 f"DELAYQ['SHARDS'] is {self._shards} now, so the key of this dead letter belongs to shard "

@@ -116,7 +116,8 @@ class WaitingJobs:
                 except REFUSALS as error:
                     refused[number] = Effect(done=False, error=error)
                 else:
-                    args += [queues.number(each.head), each.member, each.body, moved]
+                    weight = self._weight(each, queue)
+                    args += [queues.number(each.head), each.member, each.body, moved, weight]
             words = (
                 self._shard.run(
                     _MOVE,
@@ -155,6 +156,15 @@ class WaitingJobs:
             # No worker will run it at any time.
             return _UNCHANGED
         return [body, head.member(job.raw_id)[:-1] + bytes((flags,)), later, ready]
+
+    def _weight(self, stored: StoredJob, queue: str) -> int:
+        """Return the weight of a job's tenant in another queue; 0 if that queue is not fair."""
+        options = self._shard.config.tasks.options_of(queue)
+        if not options.weights or not stored.head or not stored.head.flags & Flag.HAS_EXTRAS:
+            return options.weight_of(None)
+        raw_id, shard = stored.job.raw_id, self._shard
+        job, _ = try_decode(stored.body, raw_id=raw_id, shard=shard.index, cipher=self._cipher)
+        return options.weight_of(job.tenant if job else None)
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
         """Return the result to keep of a cancelled job, and for how many ms."""

@@ -1,11 +1,13 @@
-"""Worker control: what people ask of workers: no more jobs of a queue, no more jobs at all, the end of a job."""
+"""Worker control: what people ask of workers: no more jobs of a queue or a tenant, or at all, the end of a job."""
 
 from django_delayq.clock import DAY_US
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.digests import tenant_digest
 from django_delayq.store.shard import Shard
 
 _PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
+_PAUSE_TENANT, _RESUME_TENANT = Script("pause_tenant"), Script("resume_tenant")
 #: Longest time that the code of a stopped job may still take.
 LONGEST_GRACE_US = DAY_US
 #: Longest name of a person, in bytes.
@@ -30,6 +32,14 @@ class WorkerControl:
     def resume(self, queue: str) -> bool:
         """Allow claims of a queue's jobs again. Returns False if it was not paused. O(log n)."""
         return bool(self._shard.run(_RESUME, [], queue=queue))
+
+    def pause_tenant(self, queue: str, tenant: str, *, by: str) -> bool:
+        """Stop claims of a tenant's jobs of a fair queue until it is resumed. Returns False if it was paused so."""
+        return bool(self._shard.run(_PAUSE_TENANT, [tenant_digest(tenant), _name(by)], queue=queue))
+
+    def resume_tenant(self, queue: str, tenant: str) -> bool:
+        """Allow claims of a tenant's jobs again. Returns False if it was not paused."""
+        return bool(self._shard.run(_RESUME_TENANT, [tenant_digest(tenant)], queue=queue))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
         """Make a worker quiet at once: it claims no more jobs. Returns False if it is unknown or already quiet."""

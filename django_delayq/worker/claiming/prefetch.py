@@ -17,6 +17,8 @@ _PREFETCH = 0.05
 #: Most claims in one exchange, and most claims held: the pool runs the last claims while Redis replies to the next
 #: request.
 MAX_CLAIMS, _MAX_HELD = 64, 128
+#: Most claims of fair queues beyond the free slots: a job of another tenant that comes next waits behind these.
+_FAIR_AHEAD = 8
 #: Weight of the newest run in the moving average.
 _WEIGHT = 0.1
 #: Longest wait, in seconds, for a slot that another worker's short jobs have. Less than the time after which a waiting
@@ -55,6 +57,11 @@ class Load:
         return min(MAX_CLAIMS, max(free, ahead, 0))
 
     @property
+    def fair_count(self) -> int:
+        """Claims of fair queues among them."""
+        return max(0, min(self.claim_count, self.size + _FAIR_AHEAD - self.held))
+
+    @property
     def has_slot(self) -> bool:
         """Whether a claim would begin at once, or soon because others hold more than their share."""
         return self.claim_count > 0 and (self.held < self.size or self.own < self.share)
@@ -74,6 +81,8 @@ class PrefetchPolicy:
         self._holds = holds
         self._sharing = [] if sharing is None else sharing
         self._sharing.append(self)
+        #: Only fair queues have more jobs, so few of them are claimed at a time.
+        self.only_fair = False
         #: Average seconds of a run; None before the first.
         self._average: float | None = None
         #: Claims to hold: 50 ms of work, 1 to 128.
@@ -94,6 +103,12 @@ class PrefetchPolicy:
             seconds = run_us / 1_000_000
             self._average = seconds if self._average is None else self._average + _WEIGHT * (seconds - self._average)
         self._update_target()
+
+    def record_more(self, *, only_fair: bool) -> None:
+        """Record whether only fair queues have more jobs."""
+        if only_fair != self.only_fair:
+            self.only_fair = only_fair
+            self._update_target()
 
     def back_off(self) -> None:
         """Stop prefetching until short runs are measured again: claims waited too long and were released.
@@ -135,6 +150,8 @@ class PrefetchPolicy:
         if self._average is not None:
             self.target = max(1, min(_MAX_HELD, int(self._size * _PREFETCH / max(self._average, 1e-6))))
         self.refill_at = max(self.target // 4, self.target - MAX_CLAIMS)
+        if self.only_fair:
+            self.refill_at = min(self.refill_at, self._size + _FAIR_AHEAD // 2)
 
     def _wait(self) -> float:
         # Long jobs keep their slots, so claims wait for the other slots.

@@ -15,6 +15,7 @@ from django_delayq import checks
 from django_delayq.clock import DAY_US
 from django_delayq.conf import settings as conf
 from django_delayq.conf.config import AdminConfig, Config
+from django_delayq.conf.queue_options import NO_OPTIONS, QueueOptions
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.settings import drop_config, get_config, on_config_dropped, read_config
 from django_delayq.conf.validators import check_name
@@ -34,7 +35,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "SIGN": ("sign", False),
     "ENCRYPT": ("encrypt", False),
     "ENCRYPTION_KEYS": ("encryption_keys", ()),
-    "QUEUES": ("tasks.queues", frozenset()),
+    "QUEUES": ("tasks.queues", {}),
     "TASK_MODULES": ("tasks.task_modules", ()),
     "MIDDLEWARE": ("tasks.middleware", ()),
     "ON_COMMIT": ("tasks.on_commit", True),
@@ -83,8 +84,9 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("SHARDS", 1_000, 1_000),
         ("ENQUEUE_TIMEOUT", 0.5, 0.5),
         ("ENQUEUE_TIMEOUT", timedelta(milliseconds=10), 0.01),
-        ("QUEUES", {"mail": {}, "näher dran/1": {}}, frozenset({"mail", "näher dran/1"})),
-        ("QUEUES", {}, frozenset()),
+        ("QUEUES", {"mail": {}, "näher dran/1": {}}, {"mail": NO_OPTIONS, "näher dran/1": NO_OPTIONS}),
+        ("QUEUES", {"mail": {"fair": True}}, {"mail": QueueOptions(fair=True)}),
+        ("QUEUES", {}, {}),
         ("ADMIN", {"READ_ONLY": True, "VIEW_PERMISSION": "a.b"}, AdminConfig(read_only=True, view_permission="a.b")),
         ("ADMIN", {"REDACT": "iban"}, AdminConfig(redact=re.compile("iban", re.IGNORECASE))),
         ("TASK_MODULES", ["shop.jobs"], ("shop.jobs",)),

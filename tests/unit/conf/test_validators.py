@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
 from django_delayq.conf.config import WorkerConfig
+from django_delayq.conf.queue_options import QUEUES
 from django_delayq.conf.validators import (
     boolean,
     classes,
@@ -20,7 +21,6 @@ from django_delayq.conf.validators import (
     modules,
     pattern,
     prefix,
-    queues,
     secrets,
     setting,
     settings_of,
@@ -80,9 +80,8 @@ def test_text_is_shown_by_a_setting_that_takes_text() -> None:
     ("validate", "value", "words"),
     [
         (pattern, "api|(key", r"a regular expression \(missing \), .* at position 4\), got 'api\|\(key'$"),
-        (queues, {"mail": {}, "sms": {"rate": 5}}, r"in this version \('sms' has {'rate': 5}\), got dict$"),
-        (queues, {"mail": {}, 7: {}}, r"\(the name 7 must be a string, got int\), got dict$"),
-        (queues, {"x" * 201: {}}, r"\(the name 'x+ must be 1 to 200 bytes of text, got 201\), got dict$"),
+        (QUEUES, {"mail": {}, 7: {}}, r"\(the name 7 must be a string, got int\), got dict$"),
+        (QUEUES, {"x" * 201: {}}, r"\(the name 'x+ must be 1 to 200 bytes of text, got 201\), got dict$"),
     ],
 )
 def test_an_error_about_one_part_of_a_value_names_that_part(validate: Any, value: Any, words: str) -> None:

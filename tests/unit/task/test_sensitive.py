@@ -11,7 +11,7 @@ import pytest
 from django.views.debug import ExceptionReporter
 
 from django_delayq import delayed_task, execute_later
-from django_delayq.conf.config import DispatcherConfig, WorkerConfig
+from django_delayq.conf.config import DispatcherConfig, TaskConfig, WorkerConfig
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import next_id
@@ -258,7 +258,7 @@ def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest
 
     class BrokenShard:
         index = 0
-        config = SimpleNamespace(dispatcher=DispatcherConfig(), worker=WorkerConfig())
+        config = SimpleNamespace(dispatcher=DispatcherConfig(), worker=WorkerConfig(), tasks=TaskConfig())
         signer, cipher = BodySigner(on=False), Cipher(on=False)
 
         def call(self, *_: Any, **__: Any) -> Any:

@@ -1,0 +1,90 @@
+"""Queue options: what DELAYQ['QUEUES'] says of each declared queue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from django_delayq.conf.spelling import did_you_mean
+from django_delayq.conf.validators import MAX_NAME, Validator, check_name
+
+#: A tenant of the largest weight gets a hundred times the share of one of the smallest.
+MAX_WEIGHT = 100
+#: More waiting jobs than fit into any Redis.
+_MOST_WAITING = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """The options of one queue."""
+
+    #: Workers serve its tenants in turn; otherwise its jobs by their ranks.
+    fair: bool = False
+    #: Tenant -> its share of a fair queue, 1 to 100. Others, and the jobs without a tenant together, have 1.
+    weights: Mapping[str, int] = field(default_factory=dict)
+    #: Most jobs of one tenant that may wait; None: any number.
+    max_waiting: int | None = None
+
+    def weight_of(self, tenant: str | None) -> int:
+        """Return the weight of a tenant (None: of the jobs without one); 0 if the queue is not fair."""
+        return self.weights.get(tenant or "", 1) if self.fair else 0
+
+
+class Queues(dict[str, QueueOptions]):
+    """The options of each declared queue. Nobody changes it, so it can be a part of a frozen `Config`."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self))
+
+
+NO_OPTIONS, NO_QUEUES = QueueOptions(), Queues()
+
+
+def _read_all(value: Any) -> Queues:
+    if not isinstance(value, Mapping):
+        raise ValueError("it is no dict")
+    return Queues(
+        (check_name(queue, name=f"the name {queue!r:.80}"), _read(f"{queue!r:.80}", options))
+        for queue, options in value.items()
+    )
+
+
+def _read(label: str, options: Any) -> QueueOptions:
+    known = [each.name for each in fields(QueueOptions)]
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{label} must be a dict of {', '.join(known)}, got {type(options).__name__}")
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{label} has the unknown key {option!r:.80}{did_you_mean(option, known)}")
+    fair, most = options.get("fair", False), options.get("max_waiting")
+    if not isinstance(fair, bool):
+        raise ValueError(f"{label}['fair'] must be True or False, got {fair!r:.80}")
+    if most is not None and not _is_number(most, _MOST_WAITING):
+        raise ValueError(
+            f"{label}['max_waiting'] must be a whole number of jobs, 1 to {_MOST_WAITING:,}, or None for any number, "
+            f"got {most!r:.80}"
+        )
+    weights = options.get("weights", {})
+    if not isinstance(weights, Mapping):
+        raise ValueError(f"{label}['weights'] must be a dict of tenants to whole numbers, got {type(weights).__name__}")
+    if weights and not fair:
+        raise ValueError(f"{label} has weights, which only a fair queue uses: add 'fair': True, or leave them out")
+    for tenant, weight in weights.items():
+        check_name(tenant, name=f"the tenant {tenant!r:.80} in {label}['weights']")
+        if not _is_number(weight, MAX_WEIGHT):
+            raise ValueError(
+                f"{label}['weights'][{tenant!r:.80}] must be a whole number, 1 to {MAX_WEIGHT}, got {weight!r:.80}"
+            )
+    return QueueOptions(fair=fair, weights=dict(weights), max_waiting=most)
+
+
+def _is_number(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+#: The check of the whole setting.
+QUEUES = Validator(
+    f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to dicts of the options fair, weights and max_waiting",
+    lambda value: _read_all(value) is not None,
+    _read_all,
+    shows_reason=True,
+)

@@ -1,0 +1,101 @@
+"""Tenants: count, pause, resume and cancel the jobs of one tenant in one queue."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypedDict
+
+from django_delayq.clock import moment
+from django_delayq.control.jobs import OnProgress
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.queries.snapshot import Pause
+from django_delayq.store.queries.tenants import TenantState
+from django_delayq.store.store import Store, get_store
+
+
+class TenantCounts(TypedDict):
+    """The waiting jobs of one tenant in one queue."""
+
+    #: Scheduled and ready jobs.
+    waiting: int
+    #: Since when the job that is claimed next has been due; None if none is ready.
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One tenant of one queue, by its name. It reads nothing until a method is called."""
+
+    name: str
+    queue: str
+    backend: str | None = None
+
+    def counts(self) -> TenantCounts:
+        """Return how many of its jobs wait, and since when the next one has been due. A round trip a shard."""
+        states = [self._store.tenants(shard).find(self.queue, self.name) for shard in self._shards()]
+        return counts(states)
+
+    @property
+    def paused(self) -> Pause | None:
+        """Who paused it, and when; None if it is not paused."""
+        states = (self._store.tenants(shard).find(self.queue, self.name) for shard in self._shards())
+        return next((state.paused for state in states if state.paused), None)
+
+    def pause(self, *, by: str = "code") -> bool:
+        """Stop claims of its jobs from this queue until `resume()`; running ones continue.
+
+        Returns False if it was paused already. `by` is the name that the admin shows. Raises ValueError if the queue is
+        not fair: then workers claim its jobs by their ranks, whoever they are of.
+        """
+        if not isinstance(by, str) or not by:
+            raise TypeError(f"by must be a text that names who pauses the tenant, got {by!r:.80}")
+        store = self._store
+        if not store.config.tasks.options_of(self.queue).fair:
+            raise ValueError(
+                f"queue {self.queue!r} is not fair, so a tenant of it cannot be paused; "
+                f"set DELAYQ['QUEUES'][{self.queue!r}]['fair'] to True, or pause the queue"
+            )
+        workers = [store.operations(shard).workers for shard in self._shards()]
+        return sum(each.pause_tenant(self.queue, self.name, by=by) for each in workers) > 0
+
+    def resume(self) -> bool:
+        """Allow claims of its jobs again. Returns False if it was not paused."""
+        workers = [self._store.operations(shard).workers for shard in self._shards()]
+        return sum(each.resume_tenant(self.queue, self.name) for each in workers) > 0
+
+    def cancel(self, *, on_progress: OnProgress | None = None) -> int:
+        """Cancel its waiting jobs, in batches of 250, and return how many. Those that begin meanwhile run."""
+        cancelled, seen = 0, 0
+        for shard in self._shards():
+            operations = self._store.operations(shard)
+            for ids in self._store.tenants(shard).ids(self.queue, self.name):
+                effects = operations.waiting_jobs.cancel([BatchJob(raw_id=raw_id) for raw_id in ids])
+                cancelled += sum(effect.done for effect in effects)
+                seen += len(ids)
+                if on_progress is not None:
+                    on_progress(cancelled, seen)
+        return cancelled
+
+    @property
+    def _store(self) -> Store:
+        return get_store(self.backend)
+
+    def _shards(self) -> range:
+        return range(self._store.config.shards)
+
+
+def counts(states: list[TenantState]) -> TenantCounts:
+    """Return the sum of what the shards have of one tenant."""
+    oldest = min((state.oldest_us for state in states if state.oldest_us is not None), default=None)
+    return TenantCounts(
+        waiting=sum(state.waiting for state in states), oldest=None if oldest is None else moment(oldest)
+    )
+
+
+def iter_tenants(queue: str, backend: str | None) -> Iterator[tuple[Tenant, TenantCounts]]:
+    """Yield the tenants of a queue that have waiting jobs, with their counts, in no useful order."""
+    store = get_store(backend)
+    for shard in range(store.config.shards):
+        for state in store.tenants(shard).iter(queue):
+            if state.name is not None:
+                yield Tenant(state.name, queue, backend), counts([state])

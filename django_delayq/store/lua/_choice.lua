@@ -1,0 +1,105 @@
+-- Choice: which jobs of a fair queue a worker claims next. A part of `settle_and_claim` alone.
+
+-- Ready jobs looked at from each end of a fair queue for some without a turn.
+local ENDS = 64
+-- Most tags of idle flows that one claim drops, beside two for each job: each claim adds at most one.
+local DROPPED = 100
+
+local function is_paused(member, place)
+  local tenant = tenant_of(member, place)
+  return tenant and redis.call('HEXISTS', tenants, tenant) == 1
+end
+
+-- Ready jobs of a fair queue that have no turn: an earlier release put them there, or its setting. They are sought among
+-- those of the lowest and the highest ranks.
+local function without_turn(place)
+  local found, seen = {}, {}
+  for _, from in ipairs({0, -ENDS}) do
+    local entries = redis.call('ZRANGE', place, from, from + ENDS - 1, 'WITHSCORES')
+    for i = 1, #entries, 2 do
+      local member = entries[i]
+      local _, weight = tenant_of(member, place)
+      if #member == 14 and not seen[member] and (weight or 0) == 0 and not is_paused(member, place) then
+        seen[member], found[#found + 1] = true, {member = member, rank = tonumber(entries[i + 1])}
+      end
+    end
+  end
+  return found
+end
+
+-- Drop tags of idle flows, up to the end of a range. They bind nobody any more.
+local function drop_idle(from, to, most)
+  for _, entry in ipairs(redis.call('ZRANGE', turns, '[' .. IDLE .. from, '(' .. IDLE .. to, 'BYLEX', 'LIMIT', 0, most)) do
+    remove_turn(string.sub(entry, 2, 7) .. string.sub(entry, 16) .. string.sub(entry, 8, 8))
+  end
+end
+
+-- A fair queue has no ready jobs.
+local function drop_all_idle(place)
+  local hash = queue_hash(place)
+  drop_idle(hash, hash .. HIGHEST, DROPPED)
+end
+
+-- The next jobs of a fair queue, up to `most`: those without a turn, then by the tags of their flows.
+local function by_turn(place, most)
+  local hash = queue_hash(place)
+  local with_turn = redis.call('ZLEXCOUNT', tenant_jobs, '[' .. TURN .. hash, '(' .. TURN .. hash .. HIGHEST)
+  local found = redis.call('ZCARD', place) > with_turn and without_turn(place) or {}
+  local from, to, flows = '[' .. ACTIVE .. hash, '(' .. ACTIVE .. hash .. HIGHEST, {}
+  for _, entry in ipairs(redis.call('ZRANGE', turns, from, to, 'BYLEX', 'LIMIT', 0, most)) do
+    local priority = string.sub(entry, 8, 8)
+    flows[#flows + 1] = {
+      flow = hash .. string.sub(entry, 16) .. priority, priority = string.byte(priority), entry = entry,
+      tag = struct.unpack('>I7', entry, 9), jobs = {}, at = 1, read = 0,
+    }
+  end
+  while #found < most and flows[1] do
+    local first = table.remove(flows, 1)
+    if first.at > #first.jobs then
+      -- Most flows have one turn in a claim.
+      local count = first.read == 0 and 1 or most - #found
+      first.jobs, first.at, first.read = jobs_of_flow(first.flow, first.read, count), 1, first.read + count
+    end
+    local entry = first.jobs[first.at]
+    first.at = first.at + 1
+    if entry then
+      local member = string.sub(entry, 23, 34) .. string.sub(entry, 16, 16) .. string.sub(entry, 35, 35)
+      local rank = redis.call('ZSCORE', place, member)
+      if rank then
+        found[#found + 1] = {member = member, rank = tonumber(rank), flow = first.flow, tag = first.tag, entry = entry}
+        first.tag = first.tag + cost_of(string.byte(entry, 36))
+      else
+        -- A worker of an earlier release claimed it.
+        redis.call('ZREM', tenant_jobs, entry)
+        first.read = first.read - 1
+      end
+      local at = 1
+      while flows[at] and (flows[at].priority < first.priority
+        or flows[at].priority == first.priority and flows[at].tag <= first.tag) do at = at + 1 end
+      table.insert(flows, at, first)
+    elseif first.read == 1 then
+      redis.call('ZREM', turns, first.entry)
+      end_turns_if_empty(first.flow)
+    end
+  end
+  return found
+end
+
+-- After jobs with turns were claimed: their flows pay, and the virtual times of their queues move on.
+local function charge(entries)
+  local flows, clocks = {}, {}
+  for _, entry in ipairs(entries) do
+    redis.call('ZREM', tenant_jobs, entry.entry)
+    if entry.tag > virtual_time(entry.flow) then
+      redis.call('HSET', tenants, clock_of(entry.flow), struct.pack('>I7', entry.tag))
+    end
+    clocks[clock_of(entry.flow)] = entry.flow
+    flows[entry.flow] = entry.tag + cost_of(string.byte(entry.entry, 36))
+  end
+  for flow, tag in pairs(flows) do
+    if jobs_of_flow(flow, 0, 1)[1] then put_turn(ACTIVE, flow, tag) else end_turns(flow, tag) end
+  end
+  for clock, flow in pairs(clocks) do
+    drop_idle(clock, clock .. struct.pack('>I7', virtual_time(flow)) .. HIGHEST, DROPPED + 2 * #entries)
+  end
+end

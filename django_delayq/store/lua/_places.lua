@@ -1,0 +1,93 @@
+-- Places: how a job enters and leaves a place, and what is kept of one that ended. A part of the prelude.
+
+local function add_tenant_jobs(place, entries)
+  for i = 2, #entries, 2 do
+    if has(entries[i], HAS_EXTRAS) then add_tenant_job(place, entries[i], entries[i - 1]) end
+  end
+end
+
+-- Only put_ready(), put_scheduled() and `enqueue_one` put jobs into `ready`, `recovered` and `scheduled`. The extras
+-- records of these jobs must be there.
+-- `entries` = score, member, score, member … (at most 500 pairs).
+local function put_ready(now, ready, queue_notify, entries)
+  redis.call('ZADD', ready, unpack(entries))
+  add_tenant_jobs(ready, entries)
+  list_and_notify(now, ready, queue_notify, listed_recently(now, ready))
+end
+
+local function put_scheduled(scheduled, entries)
+  redis.call('ZADD', scheduled, unpack(entries))
+  add_tenant_jobs(scheduled, entries)
+  local first = entries[1]
+  for i = 3, #entries, 2 do first = math.min(first, entries[i]) end
+  index_and_notify(scheduled, first)
+end
+
+-- The first of the given places that holds a job, and its score there; nothing if the job waits in none of them.
+local function waiting_place(member, ...)
+  for _, place in ipairs({...}) do
+    local score = redis.call('ZSCORE', place, member)
+    if score then return place, score end
+  end
+end
+
+local function is_scheduled(place)
+  return string.find(place, ':scheduled:[^:]*$') ~= nil
+end
+
+-- Take a job out of a waiting place; its score there is the one that waiting_place() returns.
+local function leave(place, member, score)
+  redis.call('ZREM', place, member)
+  if is_scheduled(place) then index_due(place) end
+  if has(member, HAS_EXTRAS) then remove_tenant_job(place, member, score) end
+end
+
+-- Why a job is in none of the places that the caller looked at: LATE (it is running), ELSEWHERE (it waits in another
+-- queue: the caller reads its body again), GONE (it has ended, or is dead).
+local function why_not_waiting(id)
+  if redis.call('HEXISTS', claim_records, id) == 1 then return 'LATE' end
+  return redis.call('HEXISTS', jobs, id) == 1 and 'ELSEWHERE' or 'GONE'
+end
+
+-- Only kept results and the notifications of single workers expire: nothing else has no other end.
+local function expire(key, ttl)
+  redis.call('PEXPIRE', key, ttl)
+end
+
+-- The only writer of a kept result; it replaces anything that was stored there. Call it before the body is deleted.
+local function keep_result(key, id, ending, ttl)
+  local record, body = redis.call('HGET', attempts, id) or '', redis.call('HGET', jobs, id) or ''
+  redis.call('DEL', key)
+  redis.call('RPUSH', key, struct.pack('>I4I4', #record, #ending) .. record .. ending .. body)
+  expire(key, ttl)
+end
+
+-- The bytes of all dead bodies; a value that is no such number (it was edited manually) counts as none.
+local function sum_of_dead_bytes()
+  local sum = tonumber(redis.call('GET', dead_bytes) or '') or 0
+  return sum > 0 and sum < 2 ^ 53 and sum or 0
+end
+
+local function add_dead_bytes(change)
+  local sum = sum_of_dead_bytes() + change
+  if sum > 0 then redis.call('SET', dead_bytes, sum) else redis.call('DEL', dead_bytes) end
+end
+
+-- Both lengths come first and the body last: a reader may cut off the end of a long body.
+local function put_dead_letter(now, member, record)
+  local id = string.sub(member, 1, 12)
+  local body, extra = redis.call('HGET', jobs, id) or '', delete_extras(member)
+  redis.call('HDEL', jobs, id)
+  redis.call('HDEL', attempts, id)
+  redis.call('ZADD', dead_letters, now, id)
+  local stored = struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body
+  redis.call('HSET', dead_bodies, id, stored)
+  add_dead_bytes(#stored)
+end
+
+-- `size` = bytes that the dead letters of these ids have in all.
+local function remove_dead_letters(ids, size)
+  redis.call('ZREM', dead_letters, unpack(ids))
+  redis.call('HDEL', dead_bodies, unpack(ids))
+  add_dead_bytes(-size)
+end
