@@ -20,6 +20,8 @@ class TenantCounts(TypedDict):
     waiting: int
     #: Since when the job that is claimed next has been due; None if none is ready.
     oldest: datetime | None
+    #: Whether somebody paused it.
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ def counts(states: list[TenantState]) -> TenantCounts:
     """Return the sum of what the shards have of one tenant."""
     oldest = min((state.oldest_us for state in states if state.oldest_us is not None), default=None)
     return TenantCounts(
-        waiting=sum(state.waiting for state in states), oldest=None if oldest is None else moment(oldest)
+        waiting=sum(state.waiting for state in states),
+        oldest=None if oldest is None else moment(oldest),
+        paused=any(state.paused for state in states),
     )
 
 

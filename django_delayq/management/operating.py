@@ -18,6 +18,7 @@ from django.utils.dateparse import parse_datetime
 from django_delayq.clock import moment
 from django_delayq.control.jobs import NAMES, Jobs, jobs
 from django_delayq.control.queues import Queue, queue
+from django_delayq.control.tenants import Tenant
 from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.text import short
 from django_delayq.exceptions import DelayQError, DelayValueError, InvalidMoment, UnknownQueue
@@ -88,6 +89,35 @@ class OperatingCommand(BaseCommand):
         self.open(options)
         with checked():
             return [queue(name, backend=options["backend"]) for name in options["queues"]]
+
+    def tenants(self, options: Mapping[str, Any]) -> list[Tenant]:
+        """Return the tenant that the options name, in each of their queues."""
+        found = self.queues(options)
+        with checked():
+            return [each.tenant(options["tenant"]) for each in found]
+
+    def change_tenants(
+        self,
+        verb: tuple[str, str],
+        options: Mapping[str, Any],
+        would_change: Callable[[Tenant], bool],
+        change: Callable[[Tenant], bool],
+    ) -> None:
+        """Change the tenant of each queue, after the question, and print in which; `verb` is "pause", "paused"."""
+        found, (present, past) = self.tenants(options), verb
+        name, queues = f"tenant {options['tenant']}", ", ".join(each.queue for each in found)
+        if options["dry_run"]:
+            open_ones = [each.queue for each in found if would_change(each)]
+            text = f"Would {present} {name} in {', '.join(open_ones) or 'no queue'}."
+            self.print_result(options, text, dry_run=True, changed=0, queues=open_ones)
+            return
+        self.confirm(f"{present.capitalize()} {name} in {queues}?", options)
+        with checked():
+            changed = [each.queue for each in found if change(each)]
+        text = (
+            f"{past.capitalize()} {name} in {', '.join(changed)}." if changed else f"No change for {name} in {queues}."
+        )
+        self.print_result(options, text, changed=len(changed), queues=changed)
 
     def print_result(self, options: Mapping[str, Any], text: str, **facts: Any) -> None:
         """Print what was done, as a sentence or as a JSON object."""
@@ -209,6 +239,11 @@ def checked() -> Iterator[None]:
 def add_all(parser: CommandParser, what: str) -> None:
     """Add --all, without which a command that changes jobs needs a filter."""
     parser.add_argument("--all", action="store_true", help=f"All {what}, if no filter is given.")
+
+
+def add_tenant(parser: CommandParser) -> None:
+    """Add --tenant."""
+    parser.add_argument("--tenant", metavar="NAME", help="Only the jobs of this tenant; the queue must be fair.")
 
 
 def time_or_span(text: str) -> datetime | timedelta:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
-from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.exceptions import JobRefused, StoreError, StoreUnavailable
 from django_delayq.job.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.job.unsent import Debounce, UnsentJob
@@ -225,7 +225,7 @@ class ReplaceCall:
     def result(self) -> EnqueueResult:
         """Return what happened to the batch. Two round trips, and two more each time that a holder changes meanwhile.
 
-        Raises `StoreError`s as `EnqueueCall.result()` does; a retryable one if holders change ten times.
+        Raises what `EnqueueCall.result()` does; a retryable `StoreError` if holders change ten times.
         """
         for _ in range(_TRIES):
             try:
@@ -234,7 +234,11 @@ class ReplaceCall:
                 # Nothing was sent.
                 error.maybe_accepted = False
                 raise
-            now_us, words = self._api.replace(self._unsent, self._each_remaining_us, holders)
+            try:
+                now_us, words = self._api.replace(self._unsent, self._each_remaining_us, holders)
+            except JobRefused as error:
+                error.index = self._positions[error.index][-1]
+                raise
             if words != [b"ELSEWHERE"]:
                 return self._result(now_us, words, holders)
         raise StoreUnavailable(

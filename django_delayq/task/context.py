@@ -71,6 +71,11 @@ class CurrentJob:
         return self._claim.job.key if self._claim.job else None
 
     @property
+    def tenant(self) -> str | None:
+        """The name of the job's tenant, if it has one."""
+        return self._claim.job.tenant if self._claim.job else None
+
+    @property
     def context(self) -> dict[str, Any]:
         """A copy of what middlewares put into the job at the enqueue."""
         return deepcopy(self._claim.job.context or {}) if self._claim.job else {}

@@ -7,9 +7,10 @@ import pytest
 import django_delayq
 from tests.mutation import MUTATIONS
 from tests.stateful.mutations import FIRST, MORE, Mutation
+from tests.stateful.tenant_mutations import TENANTS
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
-BUGS = [*FIRST, *MORE, *MUTATIONS]
+BUGS = [*FIRST, *MORE, *TENANTS, *MUTATIONS]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

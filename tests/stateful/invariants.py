@@ -6,9 +6,9 @@ from typing import Any
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode_head
 from django_delayq.store.keys import Keys
-from tests.stateful.model import Model
+from tests.stateful.model.model import Model
+from tests.stateful.model.values import Place
 from tests.stateful.redis_state import expected_state, noun_of, plain
-from tests.stateful.values import Place
 
 #: The places of a job, and the key that holds its records meanwhile.
 PLACES = dict.fromkeys(("scheduled", "ready", "recovered", "leases"), "jobs") | {"dead_letters": "dead_bodies"}
@@ -78,7 +78,7 @@ def check_work_is_announced(model: Model, picture: dict[str, Any], keys: Keys) -
         if noun_of(name, keys) in ("notify", "notify_dispatcher"):
             assert value == 1, f"{name} has {value} elements"
     for job in (*model.at(Place.READY), *model.at(Place.RECOVERED)):
-        if job.queue in model.paused:
+        if not model.is_served(job):
             continue
         known = model.notified | (model.promised if job.place is Place.RECOVERED else set())
         assert keys.notify(job.queue) in picture or job.queue in known, f"nobody knows of {job}"

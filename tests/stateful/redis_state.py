@@ -8,10 +8,11 @@ from urllib.parse import unquote
 from redis import Redis
 
 from django_delayq.job.result import Result
+from django_delayq.store.digests import queue_hash
 from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import ResultRecord
-from tests.stateful.model import Model
-from tests.stateful.values import ModelJob, Place
+from tests.stateful.model.model import Model
+from tests.stateful.model.values import ModelJob, Place
 
 #: Notifications: the invariants check what they must announce, not what is in them.
 HINTS = ("notify", "notify_dispatcher", "notify_worker")
@@ -77,12 +78,37 @@ def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
 
 def extras_of(job: ModelJob) -> bytes:
     """Return the extras record of a job, empty without a key."""
-    if job.digest is None:
-        return b""
-    flags, first_call = 1 + 2 * job.until_start, b""
+    flags, digest, first_call, tenant = 0, b"", b"", b""
+    if job.digest is not None:
+        flags, digest = 1 + 2 * job.until_start, job.digest
     if job.first_call is not None:
         flags, first_call = flags + 4, job.first_call.to_bytes(8)
-    return bytes((flags,)) + job.digest + first_call
+    if job.tenant is not None:
+        flags, tenant = flags + 16, bytes((job.weight,)) + job.tenant
+    return bytes((flags,)) + digest + first_call + tenant if flags else b""
+
+
+def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
+    """Add what Redis holds of tenants; the layout is in `_turns.lua`."""
+    for job in model.jobs.values():
+        if job.waits and job.tenant is not None:
+            tenant = queue_hash(job.queue) + job.tenant
+            if job.place is Place.READY:
+                time = (job.score % 2**45).to_bytes(6)
+                kind = b"\0" if job.weight else b"\1"
+                entry = kind + tenant + job.member[12:13] + time + job.raw_id + job.member[13:] + bytes((job.weight,))
+            else:
+                entry = b"\2" + tenant + job.member
+            expected[keys("tenant_jobs")][entry] = 0
+    for state, flows in ((b"\0", model.turns.active), (b"\1", model.turns.idle)):
+        for flow, tag in flows.items():
+            queue, priority = queue_hash(flow.queue), bytes((flow.priority,))
+            expected[keys("turns")][state + queue + priority + tag.to_bytes(7) + flow.tenant] = 0
+            expected[keys("tenants")][queue + flow.tenant + priority] = state + tag.to_bytes(7)
+    for (queue_name, number), time_served in model.turns.times.items():
+        expected[keys("tenants")][queue_hash(queue_name) + bytes((number,))] = time_served.to_bytes(7)
+    for (queue_name, digest), at in model.turns.paused.items():
+        expected[keys("tenants")][queue_hash(queue_name) + digest] = b"%d ann" % at
 
 
 def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
@@ -98,7 +124,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
         expected[keys("jobs")][raw_id] = job.body
         if job.record:
             expected[keys("attempts")][raw_id] = job.record
-        if job.digest:
+        if extra:
             expected[keys("job_extras")][raw_id] = extra
         if job.digest and job.holds_key:
             assert job.digest not in expected[keys("unique_keys")], "two jobs hold a key"
@@ -138,6 +164,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     }
     expected[keys("exchanges")] = {worker: number for worker, (number, *_) in model.exchanges.items()}
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
+    add_tenants(expected, model, keys)
     if model.next_promotion is not None:
         expected[keys("next_promotion")] = str(model.next_promotion).encode()
     if model.no_reclaim_before:

@@ -11,7 +11,7 @@ from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.machine.runner import scenarios_to, walk
 from tests.stateful.machine.scenarios import DAY_US
 from tests.stateful.machine.strategies import Request
-from tests.stateful.values import Place
+from tests.stateful.model.values import Place
 
 
 def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> None:

@@ -1,29 +1,33 @@
-"""manage.py delayq_pause: stop the claims of a queue's jobs, until it is resumed or until a time."""
+"""manage.py delayq_pause: stop the claims of a queue's or a tenant's jobs, until it is resumed or until a time."""
 
 import getpass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_delayq.control.queues import pause_end_us
-from django_delayq.management.operating import OperatingCommand, iso, time_or_span
+from django_delayq.management.operating import WRONG_OPTIONS, OperatingCommand, add_tenant, iso, time_or_span
 
 
 class Command(OperatingCommand):
-    """Pause queues."""
+    """Pause queues, or a tenant of them."""
 
-    help = "Pauses queues: no worker claims their jobs; running jobs continue."
+    help = "Pauses queues, or one tenant of them: no worker claims their jobs; running jobs continue."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         parser.add_argument("queues", nargs="+", metavar="QUEUE", help="The queues.")
         text = "When the pause ends: 10m from now, or a time such as 2027-01-31T08:00. Default: when it is resumed."
         parser.add_argument("--until", metavar="TIME", type=time_or_span, help=text)
+        add_tenant(parser)
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Pause them and print which were changed."""
+        if options["tenant"] is not None:
+            self._pause_tenant(options)
+            return
         found = self.queues(options)
         names, until = ", ".join(each.name for each in found), options["until"]
         # Before the question: nobody should confirm what is then refused.
@@ -36,6 +40,18 @@ class Command(OperatingCommand):
         changed = [each.name for each in found if each.pause(until=until, by=_person())]
         text = f"Paused {', '.join(changed)}{_until(until)}." if changed else f"{names}: paused already."
         self.print_result(options, text, changed=len(changed), queues=changed)
+
+    def _pause_tenant(self, options: dict[str, Any]) -> None:
+        if options["until"] is not None:
+            raise CommandError(
+                "--until is for queues; a tenant is paused until it is resumed", returncode=WRONG_OPTIONS
+            )
+        self.change_tenants(
+            ("pause", "paused"),
+            options,
+            lambda tenant: tenant.paused is None,
+            lambda tenant: tenant.pause(by=_person()),
+        )
 
 
 def _until(until: datetime | timedelta | None) -> str:

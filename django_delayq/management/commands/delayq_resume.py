@@ -1,24 +1,30 @@
-"""manage.py delayq_resume: allow the claims of a paused queue's jobs again."""
+"""manage.py delayq_resume: allow the claims of a paused queue's or tenant's jobs again."""
 
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from django_delayq.management.operating import OperatingCommand
+from django_delayq.management.operating import OperatingCommand, add_tenant
 
 
 class Command(OperatingCommand):
-    """Resume queues."""
+    """Resume queues, or a tenant of them."""
 
-    help = "Resumes paused queues: workers claim their jobs again at once."
+    help = "Resumes paused queues, or a paused tenant of them: workers claim their jobs again at once."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         parser.add_argument("queues", nargs="+", metavar="QUEUE", help="The queues.")
+        add_tenant(parser)
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Resume them and print which were changed."""
+        if options["tenant"] is not None:
+            self.change_tenants(
+                ("resume", "resumed"), options, lambda tenant: tenant.paused is not None, lambda tenant: tenant.resume()
+            )
+            return
         found = self.queues(options)
         names = ", ".join(each.name for each in found)
         if options["dry_run"]:

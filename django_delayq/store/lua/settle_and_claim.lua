@@ -318,7 +318,9 @@ for from = 1, #recovered_keys, EXISTS_KEYS do
   local to = math.min(from + EXISTS_KEYS - 1, #recovered_keys)
   remaining = remaining + redis.call('EXISTS', unpack(recovered_keys, from, to))
 end
-if recovered_job and remaining > 0 then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end
+-- Those of paused tenants do not count.
+local recovered_waits = remaining > 0 and best(3, READ_AHEAD)[1] ~= nil
+if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end
 local more = (#left > 0 or moved >= MOST_ASIDE) and 1 or 0
 for _, entry in ipairs(found) do
   left[#left + 1] = entry.queue
@@ -333,5 +335,4 @@ local sizes = struct.pack('>I8I4I4', number, #lost, #stopped)
 redis.call('HSET', exchanges, worker, sizes .. lost .. stopped .. table.concat(recorded))
 redis.call('ZADD', workers, now, worker)
 if worker_name ~= '' then redis.call('HSET', worker_names, worker, worker_name) end
-local recovered = remaining > 0 and not (may_recover and not recovered_job)
-return answer(lost, stopped, more, recovered, claims, bodies, records)
+return answer(lost, stopped, more, recovered_waits, claims, bodies, records)

@@ -31,7 +31,7 @@ from tests.stateful.machine.actors import World
 from tests.stateful.machine.base import Base
 from tests.stateful.machine.rules import Rules
 from tests.stateful.machine.strategies import ENDINGS, SECOND, TIMES, Request
-from tests.stateful.values import Place
+from tests.stateful.model.values import Place
 
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
 LOADING = {"appendonly": "yes", "appendfsync": "no", "auto-aof-rewrite-percentage": "0", "aof-load-truncated": "yes"}

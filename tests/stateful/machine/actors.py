@@ -6,6 +6,7 @@ from itertools import count
 from redis import Redis
 
 from django_delayq.conf.config import Config
+from django_delayq.conf.queue_options import QueueOptions, Queues
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job.job import Claim
@@ -17,10 +18,13 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.worker.settlement import decide_settlement
 from tests.one_by_one import OneByOne
-from tests.stateful.model import Model
-from tests.stateful.values import Ended, ExpectedReply
+from tests.stateful.model.model import Model
+from tests.stateful.model.values import Ended, ExpectedReply
 
 QUEUES = ("default", "mail", "a:b/ü")
+#: A fair queue, and the options of all.
+FAIR = QUEUES[1]
+OPTIONS = Queues({FAIR: QueueOptions(fair=True, weights={"b": 3}), QUEUES[2]: QueueOptions(max_waiting=2)})
 #: Not a whole number of milliseconds.
 START_US = 1_700_000_000_000_123
 RETRY_LATER_US = 7_000_001
@@ -50,6 +54,7 @@ class World:
             outage_us=dispatcher.outage_us,
             recovery_us=dispatcher.recovery_us,
             remembered_us=dispatcher.remembered_us,
+            options_of=self.store.config.tasks.options_of,
         )
         self.advance_to(START_US)
         self.numbers = count(1)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from django_delayq.clock import DAY_US
-from django_delayq.exceptions import KeyHeld
+from django_delayq.exceptions import KeyHeld, TenantFull
 from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
@@ -19,9 +19,9 @@ from django_delayq.store.operations.spread import Spread
 from tests.factories import unsent
 from tests.stateful import invariants, redis_state
 from tests.stateful.decrypted_state import decrypted
-from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
+from tests.stateful.machine.actors import FAIR, QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.stateful.machine.strategies import Request
-from tests.stateful.values import KeyTaken, ModelJob, Place
+from tests.stateful.model.values import Full, KeyTaken, ModelJob, Place
 
 #: Length of each spread.
 SPREAD_US = 60_000_000
@@ -61,6 +61,7 @@ class Base(RuleBasedStateMachine):
             priority=request.priority,
             retry=RetryPolicy(max_attempts=request.max_attempts, base=1, cap=4),
             key=request.key,
+            tenant=request.tenant,
             result_ttl_us=DAY_US if request.kept else None,
             expiry=self.expiry(request),
             # Scripts see only the flag; a large body would only slow the machine down.
@@ -68,7 +69,13 @@ class Base(RuleBasedStateMachine):
         )
         debounce = request.unique if request.key and isinstance(request.unique, Debounce) else None
         until_start = request.until_start or debounce is not None
-        draft = unsent(job, max_payload=4_096, unique=debounce or request.unique, until_start=until_start)
+        draft = unsent(
+            job,
+            max_payload=4_096,
+            unique=debounce or request.unique,
+            until_start=until_start,
+            in_fair_queue=self.world.model.options_of(request.queue).fair,
+        )
         word, us = ("delay", debounce.wait_us) if debounce else request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
         draft = replace(draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0), unique=draft.unique)
@@ -90,19 +97,25 @@ class Base(RuleBasedStateMachine):
             try:
                 result = self.world.intake.enqueue(replacing)
                 found: Any = (result.held, result.replaced)
-            except KeyHeld as error:
-                found = error
-            assert found == self.world.model.replace(replacing)
+            except TenantFull as error:
+                found = (error.index, error.waiting)
+            try:
+                replaced: Any = self.world.model.replace(replacing)
+            except Full as refused:
+                replaced = refused.args
+            assert found == replaced
         if not drafts:
             return
         try:
             expected: Any = self.world.model.enqueue(drafts)
-        except KeyTaken as taken:
-            expected = taken.args
+        except (KeyTaken, Full) as refused:
+            expected = refused.args
         try:
             held: Any = self.world.intake.enqueue(drafts).held
         except KeyHeld as error:
             held = (error.index, bytes.fromhex(error.holder))
+        except TenantFull as error:
+            held = (error.index, error.waiting)
         assert held == expected
 
     def change(
@@ -205,6 +218,8 @@ class Base(RuleBasedStateMachine):
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
         for queue in list(model.paused):
             assert self.world.operations.resume(queue) == model.resume(queue)
+        for tenant in ("a", "b"):
+            assert self.world.operations.workers.resume_tenant(FAIR, tenant) == model.resume_tenant(FAIR, tenant)
         self.check()
         for _ in range(2_000):
             if len(model.at(Place.DEAD)) == len(model.jobs):

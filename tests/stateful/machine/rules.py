@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.machine.actors import QUEUES
+from tests.stateful.machine.actors import FAIR, QUEUES
 from tests.stateful.machine.base import Base
 from tests.stateful.machine.strategies import SECOND, TIMES, Request, endings, limits, picks, queue_lists, requests
-from tests.stateful.values import Place
+from tests.stateful.model.values import Place
 
 
 class Rules(Base):
@@ -89,6 +89,14 @@ class Rules(Base):
             assert operations.pause(queue, by="ann", until_us=until_us) == model.pause(queue, until_us)
         else:
             assert operations.resume(queue) == model.resume(queue)
+
+    @rule(tenant=st.sampled_from(["a", "b"]), pause=st.booleans())
+    def pause_or_resume_tenant(self, tenant: str, pause: bool) -> None:
+        workers, model = self.world.operations.workers, self.world.model
+        if pause:
+            assert workers.pause_tenant(FAIR, tenant, by="ann") == model.pause_tenant(FAIR, tenant)
+        else:
+            assert workers.resume_tenant(FAIR, tenant) == model.resume_tenant(FAIR, tenant)
 
     # -- workers
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from redis import Redis
 
-from django_delayq.conf.config import Config, DispatcherConfig
+from django_delayq.conf.config import Config, DispatcherConfig, TaskConfig
 from django_delayq.conf.redis_settings import RedisConfig
-from tests.stateful.machine.actors import World
+from tests.stateful.machine.actors import OPTIONS, World
 from tests.stateful.machine.scenarios import DAY_US, Scenarios
 
 #: Steps of one walk.
@@ -23,7 +23,13 @@ STEPS = 40
 def scenarios_to(client: Redis, url: str, *, encrypt: bool = False) -> Iterator[Callable[[], Scenarios]]:
     """Yield a factory of the machine on that server, empty each time."""
     dispatcher = DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US)
-    config = Config(redis=RedisConfig.read(url), dispatcher=dispatcher, encrypt=encrypt, encryption_keys=("s" * 32,))
+    config = Config(
+        redis=RedisConfig.read(url),
+        tasks=TaskConfig(queues=OPTIONS),
+        dispatcher=dispatcher,
+        encrypt=encrypt,
+        encryption_keys=("s" * 32,),
+    )
     # Every expired lease and dead letter logs a line, and there are thousands.
     logger = logging.getLogger("django_delayq")
     level = logger.level

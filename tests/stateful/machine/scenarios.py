@@ -9,7 +9,7 @@ from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.machine.actors import QUEUES, DrivenWorker
 from tests.stateful.machine.rules import Rules
 from tests.stateful.machine.strategies import ENDINGS, SECOND, Request, endings, limits, requests
-from tests.stateful.values import Place
+from tests.stateful.model.values import Place
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 

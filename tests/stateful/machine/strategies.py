@@ -40,6 +40,7 @@ class Request:
     key: str | None = None
     unique: str | Debounce = "keep"
     until_start: bool = False
+    tenant: str | None = None
     max_attempts: int = 3
     large: bool = False
     #: Its result is kept.
@@ -56,6 +57,7 @@ requests = st.builds(
     key=st.sampled_from([None, None, "k", "l"]),
     unique=st.sampled_from(["keep", "reject", "replace", DEBOUNCE]),
     until_start=st.booleans(),
+    tenant=st.sampled_from([None, None, "a", "b"]),
     max_attempts=st.integers(1, 3),
     large=st.sampled_from([False, False, False, True]),
     kept=st.booleans(),

@@ -1,11 +1,13 @@
 """State of the model: all jobs, queues and processes, and what follows from them; its transitions are in `model.py`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from django_delayq.conf.queue_options import NO_OPTIONS, QueueOptions
 from django_delayq.job.job import Flag
-from tests.stateful.values import ModelJob, Place
+from tests.stateful.model.turns import Turns
+from tests.stateful.model.values import ModelJob, Place
 
 SECOND_US, MINUTE_US = 1_000_000, 60_000_000
 
@@ -21,6 +23,8 @@ class ModelState:
     outage_us: int
     recovery_us: int
     remembered_us: int
+    #: The options of a queue by its name.
+    options_of: Callable[[str], QueueOptions] = lambda _: NO_OPTIONS
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
     #: Id -> attempts record, body and state of an ended job that keeps its result.
@@ -53,6 +57,7 @@ class ModelState:
     #: Queues with recovered jobs of which a worker knows that will claim them.
     promised: set[str] = field(default_factory=set)
     notified_all: bool = False
+    turns: Turns = field(default_factory=Turns)
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds the key."""
@@ -66,6 +71,23 @@ class ModelState:
     def at(self, place: Place) -> list[ModelJob]:
         """Return the jobs in one place."""
         return [job for job in self.jobs.values() if job.place is place]
+
+    def waiting_of(self, queue: str, tenant: bytes | None) -> int:
+        """Return how many jobs of a tenant wait in a queue."""
+        return sum(job.waits and (job.queue, job.tenant) == (queue, tenant) for job in self.jobs.values())
+
+    def is_served(self, job: ModelJob) -> bool:
+        """Return whether workers claim it: neither its queue nor its tenant is paused."""
+        return job.queue not in self.paused and (job.queue, job.tenant) not in self.turns.paused
+
+    def _follow(self) -> None:
+        """Let the turns follow the ready jobs."""
+        self.turns.follow(self.at(Place.READY))
+
+    def _leave(self, job: ModelJob) -> None:
+        """Take a job out of its place; the caller puts it into another one."""
+        job.place = Place.CLAIMED
+        self._follow()
 
     def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:
         job = self.jobs.get(raw_id)

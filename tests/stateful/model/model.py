@@ -1,13 +1,26 @@
 """Model: every transition in plain Python, from which follows what Redis must hold after each step."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import Debounce, UnsentJob
-from tests.stateful.model_state import ModelState
-from tests.stateful.values import ENDED_FOR_GOOD, Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
+from django_delayq.store.digests import tenant_digest
+from tests.stateful.model.model_state import ModelState
+from tests.stateful.model.turns import Next
+from tests.stateful.model.values import (
+    ENDED_FOR_GOOD,
+    Ended,
+    ExpectedReply,
+    Full,
+    KeyTaken,
+    ModelJob,
+    Place,
+    digest_of,
+)
 
 HOUR_US = 3_600_000_000
 #: Most silent processes that one promotion removes.
@@ -38,12 +51,33 @@ class Model(ModelState):
                 taken[digest] = raw_id
             if raw_id not in self.jobs:
                 fresh.setdefault(raw_id, draft)
+        self._check_tenants([draft for draft in drafts if fresh.get(draft.job.raw_id) is draft], drafts)
         for raw_id, draft in fresh.items():
-            job = ModelJob.of(draft)
+            job = self._new(draft)
             self.jobs[raw_id] = job
             self.counts["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
+        self._follow()
         return held
+
+    def _new(self, draft: UnsentJob) -> ModelJob:
+        job = ModelJob.of(draft)
+        if job.has(Flag.HAS_EXTRAS):
+            job.use(self.options_of(job.queue))
+        return job
+
+    def _check_tenants(self, fresh: Sequence[UnsentJob], drafts: Sequence[UnsentJob]) -> None:
+        """Raise `Full` for the first job with which more jobs of its tenant would wait than may."""
+        added = Counter[tuple[str, str]]()
+        for draft in fresh:
+            queue, tenant = draft.job.queue, draft.job.tenant
+            most = self.options_of(queue).max_waiting
+            if tenant is None or most is None:
+                continue
+            waiting = self.waiting_of(queue, tenant_digest(tenant)) + added[queue, tenant]
+            if waiting >= most:
+                raise Full([each is draft for each in drafts].index(True), waiting)
+            added[queue, tenant] += 1
 
     def replace(self, drafts: Sequence[UnsentJob]) -> tuple[dict[int, bytes], set[int]]:
         """Accept jobs, or put them in the place of waiting ones that hold their keys.
@@ -55,6 +89,12 @@ class Model(ModelState):
         positions: dict[bytes, list[int]] = {}
         for number, draft in enumerate(drafts):
             positions.setdefault(digest_of(draft) or b"", []).append(number)
+        new = [
+            drafts[same[-1]]
+            for digest, same in positions.items()
+            if self.holder(digest) is None and not {drafts[same[0]].job.raw_id} & {*self.jobs, *self.withdrawn}
+        ]
+        self._check_tenants(new, drafts)
         for digest, (first, *others) in positions.items():
             draft, own = drafts[[first, *others][-1]], drafts[first].job.raw_id
             holder = self.holder(digest)
@@ -69,13 +109,16 @@ class Model(ModelState):
             if is_over:
                 continue
             known = self.jobs.get(raw_id)
+            place = known and known.place
             if known is None:
                 self.counts["enqueued"] += 1
             elif not known.waits:
                 continue
-            elif raw_id != own:
-                replaced.update((first, *others))
-            job = ModelJob.of(draft)
+            else:
+                if raw_id != own:
+                    replaced.update((first, *others))
+                self._leave(known)
+            job = self._new(draft)
             job.member = raw_id + job.member[12:]
             self.jobs[raw_id] = job
             due_us = self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us
@@ -88,10 +131,11 @@ class Model(ModelState):
                 job.expires_us = expires_us
             else:
                 self._wait(job, due_us)
-            was_ready = known is not None and known.place is not Place.SCHEDULED
+            was_ready = known is not None and place is not Place.SCHEDULED
             keeps_turn = known and job.member[12] == known.member[12] and not job.has(Flag.EXPIRES)
             if known and was_ready and job.place is Place.READY and keeps_turn:
                 job.score = min(job.score, known.score)
+            self._follow()
         return held, replaced
 
     def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
@@ -103,6 +147,7 @@ class Model(ModelState):
                 job.place, job.score = Place.READY, self.rank(job, job.score)
                 self._list_queue(job.queue)
                 moved += 1
+        self._follow()
         for queue in self.pauses_ending(self.now).intersection(queues):
             del self.paused[queue]
         self._remove_queues(queues)
@@ -144,22 +189,28 @@ class Model(ModelState):
             self._settle(self.jobs[item.lease[:12]], item)
         for item in sorted(settled, key=lambda item: item.ending is OutcomeKind.UNSTARTED):
             self._take_key_again(item)
-        claims = self._chosen(queues, strict, want, may_recover) if want else []
+        chosen = self._chosen(queues, strict, want, may_recover) if want else []
+        claims = [each.job for each in chosen]
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
             job.stop_by, job.progress, job.ahead_us = None, b"", None
             job.start()
             self._use(job.queue)
+        self.turns.charge(chosen, self.at(Place.READY))
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, stopped, [job.lease for job in claims]
-        left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
+        left = (
+            {job.queue for job in self._in_order(Place.RECOVERED, queues, strict) if self.is_served(job)}
+            if want
+            else set()
+        )
         if want:
             self.notified -= set(queues)
             self.notified_all = self.notified_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
-        more = bool(want and self._in_order(Place.READY, queues, strict))
+        more = bool(want and self._ready_in_order(queues, strict, 1))
         return ExpectedReply(lost, stopped, more, claims, first, version, bool(left))
 
     def claim_one(self, token: bytes, raw_id: bytes) -> ModelJob | None:
@@ -171,6 +222,7 @@ class Model(ModelState):
         job.rank = self.rank(job, job.score) if is_scheduled else job.score
         job.ahead_us = job.score if is_scheduled and job.score > self.now else None
         job.place, job.score = Place.CLAIMED, self.now + self.lease_us
+        self._follow()
         job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
         job.start()
@@ -239,6 +291,7 @@ class Model(ModelState):
         if token:
             self.cancelled[raw_id + token] = self.now
         self._end(job, "cancelled", keep=True)
+        self._follow()
         return True
 
     def reschedule(self, raw_id: bytes, due_us: int) -> int | None:
@@ -249,7 +302,9 @@ class Model(ModelState):
         if due_us > self.now:
             flags = Flag(job.member[13]) | Flag.DELAYED
             job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
+        self._leave(job)
         self._wait(job, due_us)
+        self._follow()
         return job.due_us
 
     def move(self, raw_id: bytes, queue: str) -> bool:
@@ -257,7 +312,12 @@ class Model(ModelState):
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return False
-        job.queue, job.body = queue, with_queue(job.body, queue)
+        place = job.place
+        self._leave(job)
+        job.queue, job.body, job.place = queue, with_queue(job.body, queue), place
+        if job.tenant is not None:
+            job.use(self.options_of(queue))
+        self._follow()
         if job.place is not Place.SCHEDULED:
             self._list_queue(queue)
         return True
@@ -308,6 +368,7 @@ class Model(ModelState):
         job.holds_key = job.digest is not None and holder is None
         job.revive()
         self._wait(job, self.now + delay_us, revived=True)
+        self._follow()
         return job.due_us
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:
@@ -327,30 +388,68 @@ class Model(ModelState):
         """Allow claims of a queue's jobs again."""
         return self.paused.pop(queue, None) is not None
 
-    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
+    def pause_tenant(self, queue: str, tenant: str) -> bool:
+        """Stop claims of a tenant's jobs."""
+        name = queue, tenant_digest(tenant)
+        is_new = name not in self.turns.paused
+        self.turns.paused.setdefault(name, self.now)
+        self._follow()
+        return is_new
+
+    def resume_tenant(self, queue: str, tenant: str) -> bool:
+        """Allow claims of a tenant's jobs again."""
+        was_paused = self.turns.paused.pop((queue, tenant_digest(tenant)), None) is not None
+        self._follow()
+        return was_paused
+
+    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[Next]:
         """Return the jobs that a claim takes; crashed jobs that it may not take are set aside until it finds others."""
-        back = self._in_order(Place.RECOVERED, queues, strict)[:may_recover]
-        claims, aside, look = list[ModelJob](), list[ModelJob](), want
+        back = [
+            (self._sort_key(job, job.score, -1, queues, strict), Next(job))
+            for job in self._in_order(Place.RECOVERED, queues, strict)
+            if self.is_served(job)
+        ][:may_recover]
+        claims, aside, look = list[Next](), list[ModelJob](), want
         while not claims:
-            ready = self._in_order(Place.READY, queues, strict)
-            seen = self._ordered([*back, *ready[: look + 1]], queues, strict)[:look]
-            aside = [] if may_recover else [job for job in seen if job.crash_suspected]
+            for queue in queues:
+                if queue not in self.paused and not any(job.queue == queue for job in self.at(Place.READY)):
+                    self.turns.forget(queue)
+            ready = self._ready_in_order(queues, strict, want)
+            in_order = sorted([*back, *ready[: look + 1]], key=lambda item: item[0])
+            seen = [each for _, each in in_order][:look]
+            aside = [] if may_recover else [each.job for each in seen if each.job.crash_suspected]
             for job in aside:
                 job.place = Place.RECOVERED
                 self._list_queue(job.queue)
-            for job in seen:
+            self._follow()
+            for each in seen:
+                job = each.job
                 alone = job.crash_suspected or job.has(Flag.LARGE)
                 if job in aside:
                     continue
                 if len(claims) == want or (alone and claims):
                     break
-                claims.append(job)
+                claims.append(each)
                 if alone:
                     break
             look = max(want, LOOK)
             if not aside:
                 break
         return claims
+
+    def _ready_in_order(self, queues: Sequence[str], strict: bool, want: int) -> list[tuple[Any, Next]]:
+        """Return the ready jobs in the order of claims: the n-th of a fair queue stands where its n-th rank does."""
+        found = list[tuple[Any, Next]]()
+        for queue in queues:
+            ready = [job for job in self._in_order(Place.READY, queues, strict) if job.queue == queue]
+            jobs = self.turns.order(ready, want + 1) if self.options_of(queue).fair else list(map(Next, ready))
+            for number, each in enumerate(jobs):
+                found.append((self._sort_key(each.job, ready[number].score, number, queues, strict), each))
+        return sorted(found, key=lambda item: item[0])
+
+    def _sort_key(self, job: ModelJob, rank: int, number: int, queues: Sequence[str], strict: bool) -> Any:
+        place = queues.index(job.queue)
+        return (place if strict else 0, rank, place, number)
 
     def _in_order(self, place: Place, queues: Sequence[str], strict: bool) -> list[ModelJob]:
         jobs = [job for job in self.at(place) if job.queue in queues and job.queue not in self.paused]
@@ -376,6 +475,9 @@ class Model(ModelState):
             job.place, job.due_us = Place.SCHEDULED, job.score
         if job.place in (Place.READY, Place.RECOVERED):
             self._list_queue(job.queue)
+        self._follow()
+        if job.place is Place.READY:
+            self.turns.refund(job)
 
     def _take_key_again(self, item: Ended) -> None:
         """Let a job that gave its key up at its start, and waits again, hold it, unless another one does."""

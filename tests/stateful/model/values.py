@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US
+from django_delayq.conf.queue_options import QueueOptions
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.digests import key_digest
+from django_delayq.store.digests import key_digest, tenant_digest
 
 #: Endings after which a job is a dead letter, whatever its attempts.
 ENDED_FOR_GOOD = (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK, OutcomeKind.EXPIRED)
@@ -29,6 +30,10 @@ class KeyTaken(Exception):
     """Another job holds the key: number in the batch, id of the holder."""
 
 
+class Full(Exception):
+    """As many jobs of the tenant wait as may: number in the batch, number of jobs."""
+
+
 @dataclass
 class ModelJob:
     """One job."""
@@ -43,6 +48,10 @@ class ModelJob:
     max_attempts: int
     #: Calls of it are debounced: when the first of the series came (µs); 0 after its start.
     first_call: int | None = None
+    #: Name and digest of its tenant, and its weight in the queue (0: the queue is not fair).
+    tenant_name: str | None = None
+    tenant: bytes | None = None
+    weight: int = 0
     place: Place = Place.READY
     #: Due time, rank, lease end or time of death (µs).
     score: int = 0
@@ -84,7 +93,14 @@ class ModelJob:
             holds_key=job.key is not None,
             max_attempts=job.retry.max_attempts,
             expiry=job.expiry,
+            tenant_name=job.tenant,
         )
+
+    def use(self, options: QueueOptions) -> None:
+        """Take the tenant's place in a queue with these options."""
+        if self.tenant_name is not None or options.fair:
+            self.tenant = tenant_digest(self.tenant_name)
+        self.weight = options.weight_of(self.tenant_name)
 
     def put_off(self, item: "Ended", now: int) -> bool:
         """Settle a run that is no attempt; return False if it is one."""

@@ -1,0 +1,167 @@
+"""Planted bugs of tenants and turns that the state machine must catch; see `mutations.py`."""
+
+from tests.stateful.mutations import ENQUEUE, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
+
+CHOICE, EXTRAS, TURNS = "store/lua/_choice.lua", "store/lua/_extras.lua", "store/lua/_turns.lua"
+MOVE = "store/lua/move.lua"
+
+at = Mutation.at
+
+TENANTS = [
+    at(
+        "a job that leaves its place still counts for its tenant",
+        PLACES,
+        "  if has(member, HAS_EXTRAS) then remove_tenant_job(place, member, score) end\n",
+    ),
+    at(
+        "a promoted job counts twice for its tenant",
+        PROMOTE,
+        "    if has(member, HAS_EXTRAS) then remove_tenant_job(scheduled, member, found[2 * i]) end\n",
+    ),
+    at(
+        "a claimed job without a turn still counts for its tenant",
+        EXCHANGE,
+        "    if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end\n",
+    ),
+    at(
+        "a claimed job with a turn still counts for its tenant",
+        CHOICE,
+        "  redis.call('ZREM', tenant_jobs, unpack(entries))\n",
+    ),
+    at("a scheduled job does not count for its tenant", PLACES, "  add_tenant_jobs(scheduled, entries)\n"),
+    at("a ready job does not count for its tenant", PLACES, "  add_tenant_jobs(ready, entries)\n"),
+    at(
+        "a tenant may have one job too many",
+        ENQUEUE,
+        "if waiting[tenant] > job.most then",
+        "if waiting[tenant] > job.most + 1 then",
+    ),
+    at(
+        "the other jobs of a batch do not count for a tenant",
+        ENQUEUE,
+        "      waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1\n",
+        "      waiting[tenant] = count_tenant_jobs(tenant) + 1\n",
+    ),
+    at(
+        "scheduled jobs do not count for a tenant's limit",
+        TURNS,
+        "  for _, kind in ipairs({TURN, NO_TURN, NOT_READY}) do",
+        "  for _, kind in ipairs({TURN, NO_TURN}) do",
+    ),
+    at(
+        "a replacing job passes a tenant's limit",
+        REPLACE,
+        "if waiting[tenant] > tonumber(ARGV[at + 8]) then",
+        "if false then",
+    ),
+    at(
+        "a flow without jobs keeps its turn",
+        TURNS,
+        "  if state == ACTIVE and not jobs_of_flow(flow, 0, 1)[1] then end_turns(flow, tag) end\n",
+    ),
+    at(
+        "the service of a job costs nothing",
+        CHOICE,
+        "flows[claim.flow] = claim.tag + cost_of(string.byte(claim.entry, 36))",
+        "flows[claim.flow] = claim.tag",
+    ),
+    at("a weight is no share", TURNS, "math.floor(SERVICE / weight + 0.5)", "SERVICE"),
+    at(
+        "virtual time stands still",
+        CHOICE,
+        "math.max(times[clock] or virtual_time(claim.flow), claim.tag)",
+        "virtual_time(claim.flow)",
+    ),
+    at(
+        "a new flow begins before all others",
+        TURNS,
+        "put_turn(ACTIVE, flow, math.max(virtual_time(flow), tag or 0))",
+        "put_turn(ACTIVE, flow, tag or 0)",
+    ),
+    at(
+        "a tenant forgets what it was served when it has no jobs",
+        TURNS,
+        "if tag > virtual_time(flow) then put_turn(IDLE, flow, tag) else remove_turn(flow) end",
+        "remove_turn(flow)",
+    ),
+    at(
+        "a served tenant forgets it when it has no jobs",
+        CHOICE,
+        "if is_active or tag > times[clock_of(flow)] then",
+        "if is_active then",
+    ),
+    at("a released job costs its tenant a turn", EXCHANGE, "      refund_turn(KEYS[base + 2], member)\n"),
+    at("a reclaimed job costs its tenant a turn", RECLAIM, "        refund_turn(place, member)\n"),
+    at(
+        "tags of idle flows stay",
+        CHOICE,
+        "    drop_idle(clock, clock .. struct.pack('>I7', time) .. HIGHEST, DROPPED + 2 * #claims)\n",
+    ),
+    at("tags of a queue without jobs stay", EXCHANGE, "      drop_all_idle(place)\n"),
+    at(
+        "the tags of the next queue are dropped too",
+        CHOICE,
+        "  drop_idle(hash, hash .. HIGHEST, DROPPED)\n",
+        "  drop_idle(hash, HIGHEST, DROPPED)\n",
+    ),
+    at(
+        "a paused tenant is served when its next job comes",
+        TURNS,
+        "if state == ACTIVE or redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1 then return end",
+        "if state == ACTIVE then return end",
+    ),
+    at(
+        "a paused tenant is served on",
+        "store/lua/pause_tenant.lua",
+        "  if state == ACTIVE then end_turns(flow, tag) end\n",
+    ),
+    at(
+        "a resumed tenant is not served",
+        "store/lua/resume_tenant.lua",
+        "for _, flow in ipairs(flows_of(tenant)) do begin_turns(flow) end\n",
+    ),
+    at(
+        "a paused tenant's job without a turn is served",
+        CHOICE,
+        "(weight or 0) == 0 and not is_paused(member, place) then",
+        "(weight or 0) == 0 then",
+    ),
+    at(
+        "a paused tenant's recovered job is served",
+        EXCHANGE,
+        "not (part == 3 and is_paused(heads[i], place))",
+        "true",
+    ),
+    at("a moved job keeps the weight of its old queue", MOVE, "string.char(weight)", "string.sub(extra, -9, -9)"),
+    at(
+        "a job without a turn is never served",
+        CHOICE,
+        "> with_turn and without_turn(place) or {}",
+        "> with_turn and {} or {}",
+    ),
+    at(
+        "a fair queue serves its jobs by their ranks",
+        EXCHANGE,
+        "if part == 1 and is_fair(queue) and most >= 0 then",
+        "if false then",
+    ),
+    at(
+        "a fair queue passes queues whose jobs are older",
+        EXCHANGE,
+        "job.sorted_by, job.is_beyond = tonumber(heads[2 * i]) or job.rank,",
+        "job.sorted_by, job.is_beyond = 0,",
+    ),
+    at(
+        "a priority is no rank among tenants",
+        CHOICE,
+        "flows[at].priority < first.priority\n"
+        "        or flows[at].priority == first.priority and flows[at].tag <= first.tag",
+        "flows[at].tag <= first.tag",
+    ),
+    at(
+        "the first call of a series loses the tenant",
+        EXTRAS,
+        ".. struct.pack('>I8', time) .. string.sub(record, 26)",
+        ".. struct.pack('>I8', time)",
+    ),
+]
