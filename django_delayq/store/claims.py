@@ -288,7 +288,8 @@ class Claims:
         if not self._has_fair:
             return ""
         options_of = self._shard.config.tasks.options_of
-        return "".join("01"[options_of(queue).fair] for queue in queues)
+        flags = "".join("01"[options_of(queue).fair] for queue in queues)
+        return flags if "1" in flags else ""
 
     def _attempts(self, settlement: Settlement) -> bytes:
         return pack_attempts(settlement.attempts, raw_id=settlement.claim.raw_id, cipher=self._cipher)

@@ -95,7 +95,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("spreads of other filters share their places", "control/jobs.py", "repr((self.filter.queue, ", "repr(("): (
         JOBS,
     ),
-    at("a dry run changes jobs", "management/operating.py", 'if options["dry_run"]:', "if False:"): (COMMANDS,),
+    at(
+        "a dry run changes jobs",
+        "management/operating.py",
+        'if options["dry_run"]:\n            self.print_result(options, f"Would {verb[0]}',
+        'if False:\n            self.print_result(options, f"Would {verb[0]}',
+    ): (COMMANDS,),
     at(
         "a command without a terminal changes jobs unasked",
         "management/operating.py",

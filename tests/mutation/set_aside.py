@@ -23,20 +23,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker that claims a recovered job notifies nobody of the others",
         EXCHANGE,
-        "if recovered_job and remaining > 0 then notify_workers(",
+        "if recovered_job and recovered_waits then notify_workers(",
         "if false then push_notification(",
     ): (STORE,),
     at(
         "recovered jobs that remain notify forever",
         EXCHANGE,
-        "if recovered_job and remaining > 0 then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
+        "if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
         "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
     ): (STORE,),
     at(
         "a claim reads recovered jobs that it may not run",
         EXCHANGE,
-        "local recovered_job = may_recover and best(3, READ_AHEAD)[1]",
-        "local recovered_job = best(3, READ_AHEAD)[1]",
+        "local recovered_job = may_recover and next_recovered()",
+        "local recovered_job = next_recovered()",
     ): (STORE,),
     at(
         "a claim stops after one round of setting aside",

@@ -142,7 +142,7 @@ TENANTS = [
     at(
         "a fair queue serves its jobs by their ranks",
         EXCHANGE,
-        "if part == 1 and is_fair(queue) and most >= 0 then",
+        "if is_by_turn and most >= 0 then",
         "if false then",
     ),
     at(

@@ -59,10 +59,11 @@ local function by_turn(place, most)
   end
   while #found < most and flows[1] do
     local first = table.remove(flows, 1)
-    if first.at > #first.jobs then
-      -- Most flows have one turn in a claim.
-      local count = first.read == 0 and 1 or most - #found
+    if first.at > #first.jobs and not first.is_all then
+      -- Most flows have one turn in a claim; a second job tells that they stay active.
+      local count = first.read == 0 and 2 or most - #found + 1
       first.jobs, first.at, first.read = jobs_of_flow(first.flow, first.read, count), 1, first.read + count
+      first.is_all = #first.jobs < count
     end
     local entry = first.jobs[first.at]
     first.at = first.at + 1
@@ -70,8 +71,12 @@ local function by_turn(place, most)
       local member = string.sub(entry, 23, 34) .. string.sub(entry, 16, 16) .. string.sub(entry, 35, 35)
       local rank = redis.call('ZSCORE', place, member)
       if rank then
-        found[#found + 1] = {member = member, rank = tonumber(rank), flow = first.flow, tag = first.tag, entry = entry}
-        first.tag = first.tag + cost_of(string.byte(entry, 36))
+        local has_more = first.jobs[first.at] ~= nil
+        found[#found + 1] = {
+          member = member, rank = tonumber(rank), flow = first.flow, tag = first.tag, entry = entry,
+          has_more = has_more, is_known = has_more or first.is_all,
+        }
+        first.tag, first.is_served = first.tag + cost_of(string.byte(entry, 36)), true
       else
         -- A worker of an earlier release claimed it.
         redis.call('ZREM', tenant_jobs, entry)
@@ -81,7 +86,7 @@ local function by_turn(place, most)
       while flows[at] and (flows[at].priority < first.priority
         or flows[at].priority == first.priority and flows[at].tag <= first.tag) do at = at + 1 end
       table.insert(flows, at, first)
-    elseif first.read == 1 then
+    elseif not first.is_served then
       redis.call('ZREM', turns, first.entry)
       end_turns_if_empty(first.flow)
     end
@@ -91,19 +96,22 @@ end
 
 -- After jobs with turns were claimed: their flows pay, and the virtual times of their queues move on. What each flow does
 -- is done for all of them in one call: otherwise a job of a tenant of its own would cost twice as much.
-local function charge(claims)
+-- `is_sure`: no job left a flow since by_turn().
+local function charge(claims, is_sure)
   if #claims == 0 then return end
-  local times, flows, old, new, fields, entries, gone = {}, {}, {}, {}, {}, {}, {}
+  local times, flows, last, old, new, fields, entries, gone = {}, {}, {}, {}, {}, {}, {}, {}
   for i, claim in ipairs(claims) do
     local clock = clock_of(claim.flow)
     times[clock] = math.max(times[clock] or virtual_time(claim.flow), claim.tag)
     if not flows[claim.flow] then old[#old + 1] = turn_entry(ACTIVE, claim.flow, claim.tag) end
     flows[claim.flow] = claim.tag + cost_of(string.byte(claim.entry, 36))
+    last[claim.flow] = claim
     entries[i] = claim.entry
   end
   redis.call('ZREM', tenant_jobs, unpack(entries))
   for flow, tag in pairs(flows) do
-    local is_active = jobs_of_flow(flow, 0, 1)[1]
+    local is_active = last[flow].has_more
+    if not (is_sure and last[flow].is_known) then is_active = jobs_of_flow(flow, 0, 1)[1] end
     if is_active or tag > times[clock_of(flow)] then
       local state = is_active and ACTIVE or IDLE
       new[#new + 1], new[#new + 2] = 0, turn_entry(state, flow, tag)

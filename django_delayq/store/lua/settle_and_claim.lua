@@ -213,12 +213,15 @@ local function best(part, count)
     end
   end
   if #sources > 1 then table.sort(sources, precedes) end
-  for k, source in ipairs(sources) do
-    local queue, place = source.queue, source.place
-    local most = strict and count - #found or count + 1 - k
+  -- Queues that were read and have jobs for this worker: all jobs of a fair one may be of paused tenants.
+  local with_jobs = 0
+  for _, source in ipairs(sources) do
+    local queue, place, before = source.queue, source.place, #found
+    local most = strict and count - #found or count - with_jobs
     local heads = most < 0 and {} or source.heads or lowest(place, most)
-    if most < 0 then left[#left + 1] = queue end
-    if part == 1 and is_fair(queue) and most >= 0 then
+    local is_by_turn = part == 1 and is_fair(queue)
+    if most < 0 and not (is_by_turn and not by_turn(place, 1)[1]) then left[#left + 1] = queue end
+    if is_by_turn and most >= 0 then
       -- The next of its turns has the place of its lowest rank among the jobs of other queues, and so on.
       local next_jobs = by_turn(place, math.min(most, fair_left) + 1)
       for i, job in ipairs(next_jobs) do
@@ -240,6 +243,7 @@ local function best(part, count)
         left[#left + 1] = queue
       end
     end
+    if #found > before then with_jobs = with_jobs + 1 end
   end
   if #sources > 1 then table.sort(found, precedes) end
   return found, left
@@ -248,7 +252,11 @@ end
 -- A large body, or a job whose last attempt crashed, is claimed only as the first and then alone: several large bodies
 -- would block Redis, and a second crash would blame the other jobs. A crashed job that this worker may not run is set
 -- aside once, so that later claims do not meet it.
-local recovered_job = may_recover and best(3, READ_AHEAD)[1]
+local function next_recovered()
+  -- Only a fair queue can have paused tenants, whose jobs are passed.
+  return best(3, fair == '' and 0 or READ_AHEAD)[1]
+end
+local recovered_job = may_recover and next_recovered()
 local claims, records, moved, ahead, found, left, aside = {}, {}, 0, want
 repeat
   found, left = best(1, ahead)
@@ -304,7 +312,7 @@ end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(lease_entries))
   redis.call('HSET', claim_records, unpack(claim_entries))
-  charge(with_turn)
+  charge(with_turn, #aside == 0)
   for _, claim in ipairs(keyed) do
     if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end
     give_up_key(claim.member)
@@ -318,8 +326,9 @@ for from = 1, #recovered_keys, EXISTS_KEYS do
   local to = math.min(from + EXISTS_KEYS - 1, #recovered_keys)
   remaining = remaining + redis.call('EXISTS', unpack(recovered_keys, from, to))
 end
+local recovered_waits = remaining > 0 and not (may_recover and not recovered_job)
 -- Those of paused tenants do not count.
-local recovered_waits = remaining > 0 and best(3, READ_AHEAD)[1] ~= nil
+if recovered_waits and fair ~= '' then recovered_waits = next_recovered() ~= nil end
 if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end
 local more = (#left > 0 or moved >= MOST_ASIDE) and 1 or 0
 for _, entry in ipairs(found) do
