@@ -123,8 +123,8 @@ TENANTS = [
     at(
         "a paused tenant's job without a turn is served",
         CHOICE,
-        "(weight or 0) == 0 and not is_paused(member, place) then",
-        "(weight or 0) == 0 then",
+        " or is_paused(member, place)) then",
+        ") then",
     ),
     at(
         "a paused tenant's recovered job is served",

@@ -10,17 +10,22 @@ local function is_paused(member, place)
   return tenant and redis.call('HEXISTS', tenants, tenant) == 1
 end
 
--- Ready jobs of a fair queue that have no turn: an earlier release put them there, or its setting. They are sought among
--- those of the lowest and the highest ranks.
+local function has_turn(member, place, rank)
+  local tenant, weight = tenant_of(member, place)
+  if not tenant or weight == 0 then return false end
+  return redis.call('ZSCORE', tenant_jobs, job_entry(place, member, rank, tenant, weight)) ~= false
+end
+
+-- Ready jobs of a fair queue that have no turn: an earlier release put them there, or a process whose settings do not
+-- call the queue fair. They are sought among those of the lowest and the highest ranks.
 local function without_turn(place)
   local found, seen = {}, {}
   for _, from in ipairs({0, -ENDS}) do
     local entries = redis.call('ZRANGE', place, from, from + ENDS - 1, 'WITHSCORES')
     for i = 1, #entries, 2 do
-      local member = entries[i]
-      local _, weight = tenant_of(member, place)
-      if #member == 14 and not seen[member] and (weight or 0) == 0 and not is_paused(member, place) then
-        seen[member], found[#found + 1] = true, {member = member, rank = tonumber(entries[i + 1])}
+      local member, rank = entries[i], tonumber(entries[i + 1])
+      if #member == 14 and not (seen[member] or has_turn(member, place, rank) or is_paused(member, place)) then
+        seen[member], found[#found + 1] = true, {member = member, rank = rank}
       end
     end
   end

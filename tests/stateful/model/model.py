@@ -1,6 +1,5 @@
 """Model: every transition in plain Python, from which follows what Redis must hold after each step."""
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -49,9 +48,9 @@ class Model(ModelState):
                 continue
             if digest:
                 taken[digest] = raw_id
-            if raw_id not in self.jobs:
-                fresh.setdefault(raw_id, draft)
-        self._check_tenants([draft for draft in drafts if fresh.get(draft.job.raw_id) is draft], drafts)
+            if raw_id not in self.jobs and raw_id not in fresh:
+                fresh[raw_id] = draft
+                self._check_tenant(number, draft, list(fresh.values())[:-1])
         for raw_id, draft in fresh.items():
             job = self._new(draft)
             self.jobs[raw_id] = job
@@ -66,18 +65,16 @@ class Model(ModelState):
             job.use(self.options_of(job.queue))
         return job
 
-    def _check_tenants(self, fresh: Sequence[UnsentJob], drafts: Sequence[UnsentJob]) -> None:
-        """Raise `Full` for the first job with which more jobs of its tenant would wait than may."""
-        added = Counter[tuple[str, str]]()
-        for draft in fresh:
-            queue, tenant = draft.job.queue, draft.job.tenant
-            most = self.options_of(queue).max_waiting
-            if tenant is None or most is None:
-                continue
-            waiting = self.waiting_of(queue, tenant_digest(tenant)) + added[queue, tenant]
-            if waiting >= most:
-                raise Full([each is draft for each in drafts].index(True), waiting)
-            added[queue, tenant] += 1
+    def _check_tenant(self, number: int, draft: UnsentJob, before: Sequence[UnsentJob]) -> None:
+        """Raise `Full` if with this job, and those of its batch before it, more jobs of its tenant wait than may."""
+        queue, tenant = draft.job.queue, draft.job.tenant
+        most = self.options_of(queue).max_waiting
+        if tenant is None or most is None:
+            return
+        others = sum((each.job.queue, each.job.tenant) == (queue, tenant) for each in before)
+        waiting = self.waiting_of(queue, tenant_digest(tenant)) + others
+        if waiting >= most:
+            raise Full(number, waiting)
 
     def replace(self, drafts: Sequence[UnsentJob]) -> tuple[dict[int, bytes], set[int]]:
         """Accept jobs, or put them in the place of waiting ones that hold their keys.
@@ -90,11 +87,12 @@ class Model(ModelState):
         for number, draft in enumerate(drafts):
             positions.setdefault(digest_of(draft) or b"", []).append(number)
         new = [
-            drafts[same[-1]]
+            (same[-1], drafts[same[-1]])
             for digest, same in positions.items()
             if self.holder(digest) is None and not {drafts[same[0]].job.raw_id} & {*self.jobs, *self.withdrawn}
         ]
-        self._check_tenants(new, drafts)
+        for at, (number, draft) in enumerate(new):
+            self._check_tenant(number, draft, [each for _, each in new[:at]])
         for digest, (first, *others) in positions.items():
             draft, own = drafts[[first, *others][-1]], drafts[first].job.raw_id
             holder = self.holder(digest)
