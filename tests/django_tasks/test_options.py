@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from redis import Redis
 
-from django_delayq import RetryPolicy, execute_later, get_job
+from django_delayq import RetryPolicy, execute_later, get_job, queue
 from django_delayq.backend.backend import DelayQBackend, DelayQTask
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.job.outcome import Outcome, OutcomeKind
@@ -127,6 +127,25 @@ def test_a_key_function_of_other_arguments_is_refused_before_anything_is_sent(ta
     assert (problem.id, "is a function of 'c'" in problem.msg) == ("delayq.E013", True)
     with pytest.raises(ImproperlyConfigured, match=words):
         django_tasks.add.enqueue(1)
+
+
+@pytest.mark.parametrize("tenant", ["one", lambda a, b=0: f"account:{a}"], ids=["text", "function"])
+def test_a_task_has_a_tenant(tasks_settings: Any, tenant: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"tenant": tenant}})
+    result = django_tasks.add.enqueue(7)
+    found = queue(django_tasks.add.queue_name).tenant("account:7" if callable(tenant) else "one")
+    assert found.counts()["waiting"] == 1
+    assert OneWorker().drain() == 1
+    result.refresh()
+    assert result.return_value == 7
+    assert found.counts()["waiting"] == 0
+
+
+def test_a_tenant_that_is_no_name_is_refused(tasks_settings: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"\['tenant'\] must be a string, got int"):
+        django_tasks.add.using(delayq={"tenant": 7})
+    with pytest.raises(InvalidTask, match=r"\['tenant'\] is a function of 'c', which is no parameter of the task"):
+        django_tasks.add.using(delayq={"tenant": lambda c: "k"})
 
 
 def test_a_retry_delay_that_cannot_be_called_is_refused(tasks_settings: Any) -> None:

@@ -13,8 +13,8 @@ local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 -- timed, untimed: per queue the entries for `scheduled` and `ready`: score, member, score, member …
 local batch, holders, timed, untimed, has_extras, reply = {}, {}, {}, {}, false, {now}
--- Per tenant: how many jobs wait, with those of this batch.
-local waiting = {}
+-- Per tenant: how many jobs wait, with those of this batch, of which each counts once.
+local waiting, counted = {}, {}
 -- Mostly nothing is withdrawn: one check for the whole batch.
 local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
 local at, number = 3, 0
@@ -39,7 +39,8 @@ while at <= #ARGV do
     job.most, at = tonumber(ARGV[at + 2]), at + 3
   end
   if keep and redis.call('HEXISTS', dead_bodies, id) == 0 then
-    if job.most and redis.call('HEXISTS', jobs, id) == 0 then
+    if job.most and not counted[id] and redis.call('HEXISTS', jobs, id) == 0 then
+      counted[id] = true
       local tenant = queue_hash(KEYS[FIXED + 3 * queue]) .. tenant_of_extras(job.extra)
       waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1
       if waiting[tenant] > job.most then
