@@ -75,12 +75,12 @@ class KeyHeld(JobRefused):
 
 
 class TenantFull(JobRefused):
-    """As many jobs of the tenant wait in the queue as its max_waiting allows."""
+    """With the jobs of this call, more jobs of the tenant would wait in the queue than its max_waiting allows."""
 
-    def __init__(self, message: str = "", *, waiting: int = 0, index: int = 0) -> None:
+    def __init__(self, message: str = "", *, waiting: int = 0, most: int = 0, index: int = 0) -> None:
         super().__init__(message, index=index)
-        #: Number of jobs of the tenant that wait in the queue.
-        self.waiting = waiting
+        #: Number of jobs of the tenant that wait in the queue, without those of the call; and how many may.
+        self.waiting, self.most = waiting, most
 
 
 class BadBody(DelayQError):

@@ -24,7 +24,7 @@ def _key_here(apis: ShardApis, prefix: str) -> str:
     """Return a unique key that belongs to this shard: a dead letter with another one is not requeued."""
     shards, index = apis.config.shards, apis.shard.index
     keys = (f"{prefix} {number}" for number in count())
-    return next(key for key in keys if shard_of(key_digest("tests.sample_app.tasks.noop", key), shards) == index)
+    return next(key for key in keys if shard_of(key_digest("tests.sample_app.tasks.noop", key, None), shards) == index)
 
 
 def exercise_all_apis(apis: ShardApis) -> None:

@@ -15,12 +15,16 @@ def routing_of(task: str, key: str | None, tenant: str | None) -> bytes:
 
     A job with neither is routed by its id.
     """
-    return key_digest(task, key or "") if tenant is None else tenant_digest(tenant)
+    return key_digest(task, key or "", None) if tenant is None else tenant_digest(tenant)
 
 
-def key_digest(task: str, key: str) -> bytes:
-    """Return the 16 bytes that identify a unique key among the jobs of all tasks."""
-    return blake2b(f"{task}\0{key}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def key_digest(task: str, key: str, tenant: str | None) -> bytes:
+    """Return the 16 bytes that identify a unique key among the jobs of all tasks and tenants.
+
+    A job with a tenant holds its key among the jobs of that tenant: those of another may be in another shard.
+    """
+    text, person = (f"{task}\0{key}", b"") if tenant is None else (f"{task}\0{len(tenant)}\0{tenant}{key}", b"tenant")
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=person).digest()
 
 
 def queue_hash(queue: str) -> bytes:

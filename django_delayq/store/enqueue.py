@@ -281,7 +281,7 @@ def _queue_of(body: bytes) -> str:
 def _digest(item: UnsentJob) -> bytes:
     """Return the digest of a job's unique key."""
     assert item.job.key is not None
-    return key_digest(item.job.task, item.job.key)
+    return key_digest(item.job.task, item.job.key, item.job.tenant)
 
 
 def _remaining_us(item: UnsentJob, now: float) -> int | None:

@@ -19,7 +19,7 @@ from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo
-from django_delayq.store.digests import tenant_digest
+from django_delayq.store.digests import key_digest, routing_of
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.keys import Keys
 from django_delayq.store.operations.operations import Operations
@@ -96,18 +96,11 @@ class Store:
         """Return the API that reads jobs."""
         return Lookup(self._producer_shards[shard])
 
-    def holder(self, key_digest: bytes, *, tenant: str | None) -> tuple[bytes, int] | None:
-        """Return the id and the shard of the job that holds a unique key; None if there is none.
-
-        One round trip if the shard of the given tenant, or without one that of the key, has it; else one a shard.
-        """
-        shards = range(self.config.shards)
-        likely = shard_of(key_digest if tenant is None else tenant_digest(tenant), len(shards))
-        others = [shard for shard in shards if shard != likely] if tenant is None else []
-        for shard in (likely, *others):
-            if raw_id := self.lookup(shard).holder(key_digest):
-                return raw_id, shard
-        return None
+    def holder(self, task: str, key: str, tenant: str | None) -> tuple[bytes, int] | None:
+        """Return the id and the shard of the job that holds a unique key; None if there is none. One round trip."""
+        shard = shard_of(routing_of(task, key, tenant), self.config.shards)
+        raw_id = self.lookup(shard).holder(key_digest(task, key, tenant))
+        return (raw_id, shard) if raw_id else None
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""

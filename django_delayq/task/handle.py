@@ -18,7 +18,6 @@ from django_delayq.job.progress import Progress
 from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.async_calls import in_thread
-from django_delayq.store.digests import key_digest
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.operations import Operations
@@ -383,13 +382,10 @@ def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | No
     return None if handle.state is State.GONE else handle
 
 
-def holder_of(task: str, key: str, tenant: str | None = None) -> JobHandle | None:
-    """Return the handle of the job of a task that holds a unique key, or None.
-
-    One round trip if the shard of the key, or of the given tenant, has it; else one for each shard.
-    """
-    digest = key_digest(task, check_name(key, name="key"))
-    found = get_store().holder(digest, tenant=None if tenant is None else check_name(tenant, name="tenant"))
+def holder_of(task: str, key: str, tenant: str | None) -> JobHandle | None:
+    """Return the handle of the job of a task and a tenant that holds a unique key, or None. One round trip."""
+    tenant = None if tenant is None else check_name(tenant, name="tenant")
+    found = get_store().holder(task, check_name(key, name="key"), tenant)
     return JobHandle(raw_id=found[0], shard=found[1]) if found else None
 
 

@@ -14,11 +14,14 @@ from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_delayq import runtime
-from django_delayq.exceptions import DelayQError, JobRefused, ManualTransaction, StoreError
+from django_delayq.exceptions import DelayQError, JobRefused, ManualTransaction, StoreError, TenantFull
 from django_delayq.logs import logger
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.sender import calls_project, name_unsent, send, stream
+from django_delayq.task.sender import calls_project, name_unsent, names_of, send, stream
+
+#: Most errors of one commit whose texts are notes of the error that is raised.
+MOST_NOTES = 20
 
 
 class _Commit(partial[None]):
@@ -32,7 +35,8 @@ class _PendingSends:
         #: Jobs whose connections have all committed, and that are not sent yet.
         self.committed: list[JobHandle] = []
         self.latest: _Flush | None = None
-        self._refused: list[JobRefused] = []
+        #: Each error, and the jobs that were not sent because of it.
+        self._refused: list[tuple[JobRefused, list[JobHandle]]] = []
 
     @classmethod
     def of(cls, connection: Any) -> "_PendingSends":
@@ -49,10 +53,12 @@ class _PendingSends:
                 logger.warning("Jobs %s could not be sent after the commit; its last hook retries: %s", left, failure)
             return
         refused, self._refused, self.committed = self._refused, [], []
-        error = failure or next(iter(refused), None)
+        error = failure or next((each for each, _ in refused), None)
         if error is not None:
-            for each in refused:
-                error.add_note(f"Not sent: {each.refused.id}: {each}.")
+            for each, handles in refused[:MOST_NOTES]:
+                error.add_note(f"Not sent: {names_of(handles)}: {each}.")
+            if len(refused) > MOST_NOTES:
+                error.add_note(f"Not sent either: {names_of([handle for _, [handle, *_] in refused[MOST_NOTES:]])}.")
             raise error
 
     def _send(self) -> StoreError | None:
@@ -68,8 +74,10 @@ class _PendingSends:
                 try:
                     send(left)
                 except JobRefused as error:
-                    self._refused.append(error)
-                    error.refused.drop()
+                    refused = _refused_with(error, left)
+                    self._refused.append((error, refused))
+                    for handle in refused:
+                        handle.drop()
                     left = [handle for handle in left if handle.draft is not None]
                 except StoreError as error:
                     failures.append(error)
@@ -83,6 +91,20 @@ class _PendingSends:
                 first.add_note(f"Another store: {other}")
             name_unsent(first, self.committed, first.accepted)
         return failures[0] if failures else None
+
+
+def _refused_with(error: JobRefused, left: Sequence[JobHandle]) -> list[JobHandle]:
+    """Return the jobs that cannot be sent: of those of a full tenant, all but the first ones that may still wait.
+
+    Sending them one after the other would take a round trip each.
+    """
+    refused = error.refused.draft.job
+    if not isinstance(error, TenantFull):
+        return [error.refused]
+    place = refused.queue, refused.tenant
+    jobs = [(handle, handle.draft.job) for handle in left if handle.draft is not None]
+    same = [handle for handle, job in jobs if (job.queue, job.tenant) == place]
+    return same[max(0, error.most - error.waiting) :] or [error.refused]
 
 
 class _Flush:

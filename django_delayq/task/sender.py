@@ -121,9 +121,15 @@ def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) 
     # An earlier call may have stored them, whatever this one did.
     error.maybe_accepted = error.maybe_accepted or any(handle.maybe_sent for handle in left)
     error.offer_resend(left, partial(send, left))
-    names = ", ".join(handle.id for handle in left[:5])
-    named = names if len(left) <= 5 else f"{names} and {len(left) - 5} more"
-    error.add_note(f"Accepted before: {accepted}. Not (surely) sent: {named}; error.resend() sends the same ids.")
+    error.add_note(
+        f"Accepted before: {accepted}. Not (surely) sent: {names_of(left)}; error.resend() sends the same ids."
+    )
+
+
+def names_of(handles: Sequence[JobHandle]) -> str:
+    """Return the ids of the first five jobs, and how many more there are."""
+    names = ", ".join(handle.id for handle in handles[:5])
+    return names if len(handles) <= 5 else f"{names} and {len(handles) - 5} more"
 
 
 def _complete(handles: Sequence[JobHandle], error: StoreError | JobRefused, accepted: int) -> None:
@@ -284,9 +290,11 @@ class Batch:
             )
         elif isinstance(error, TenantFull):
             named = TenantFull(
-                f"tenant {job.tenant!r} has {error.waiting:,} jobs that wait in queue {job.queue!r}, as many as the "
-                f"queue's max_waiting allows; enqueue again when some have begun, or raise it in DELAYQ['QUEUES']",
+                f"tenant {job.tenant!r} has {error.waiting:,} jobs that wait in queue {job.queue!r}, and with this "
+                f"call it would have more than the {error.most:,} that the queue's max_waiting allows; enqueue again "
+                f"when some have begun, or raise it in DELAYQ['QUEUES']",
                 waiting=error.waiting,
+                most=error.most,
                 index=error.index,
             )
         named.refused = self.handles[error.index]

@@ -229,11 +229,16 @@ class Task(AbsentMethods, Generic[P, R]):
     ) -> JobHandle | None:
         """Return the handle of a job by its id, or of the job of this task that holds `key`; None if there is none.
 
-        With SHARDS above 1, a job with a tenant holds its key among the jobs of its tenant: `tenant` names it.
+        A job with a tenant holds its key among the jobs of its tenant. Without `tenant` it is that of the task, or of
+        the `with tenant(…)` block around the call.
         """
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
-        return get_job(job_id) if key is None else holder_of(self.name, key, tenant)
+        if key is None:
+            return get_job(job_id)
+        if tenant is None:
+            tenant = self.tenant or current_tenant.get()
+        return holder_of(self.name, key, tenant)
 
     def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments with the sensitive ones hidden."""

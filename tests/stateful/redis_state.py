@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from redis import Redis
 
 from django_delayq.job.result import Result
-from django_delayq.store.digests import queue_hash
+from django_delayq.store.digests import queue_hash, tenant_digest
 from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import ResultRecord
 from tests.stateful.model.model import Model
@@ -91,15 +91,15 @@ def extras_of(job: ModelJob) -> bytes:
 def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
     """Add what Redis holds of tenants; the layout is in `_turns.lua`."""
     for job in model.jobs.values():
-        if job.waits and job.tenant is not None:
-            tenant = queue_hash(job.queue) + job.tenant
-            if job.place is Place.READY:
-                time = (job.score % 2**45).to_bytes(6)
-                kind = b"\0" if job.weight else b"\1"
-                entry = kind + tenant + job.member[12:13] + time + job.raw_id + job.member[13:] + bytes((job.weight,))
-            else:
-                entry = b"\2" + tenant + job.member
-            expected[keys("tenant_jobs")][entry] = 0
+        if not job.waits or job.tenant is None and not job.is_late:
+            continue
+        tenant = queue_hash(job.queue) + (tenant_digest(None) if job.tenant is None else job.tenant)
+        entry = b"\2" + tenant + job.member
+        if job.place is Place.READY:
+            weight = job.weight or int(job.is_late)
+            flow, time = tenant + job.member[12:13], (job.score % 2**45).to_bytes(6)
+            entry = (b"\0" if weight else b"\1") + flow + time + job.raw_id + job.member[13:] + bytes((weight,))
+        expected[keys("tenant_jobs")][entry] = 0
     for state, flows in ((b"\0", model.turns.active), (b"\1", model.turns.idle)):
         for flow, tag in flows.items():
             queue, priority = queue_hash(flow.queue), bytes((flow.priority,))
@@ -131,7 +131,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
             expected[keys("unique_keys")][job.digest] = job.member
         if job.place is Place.CLAIMED:
             expected[keys("leases")][job.lease] = job.score
-            flags = bytes(((job.stop_by is not None) + 2 * (job.ahead_us is not None),))
+            flags = bytes(((job.stop_by is not None) + 2 * (job.ahead_us is not None) + 4 * job.has_paid,))
             run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + flags
             moments = b"".join(us.to_bytes(8) for us in (job.stop_by, job.ahead_us) if us is not None)
             expected[keys("claim_records")][raw_id] = run + moments + job.progress

@@ -1,6 +1,6 @@
 """Planted bugs of tenants and turns that the state machine must catch; see `mutations.py`."""
 
-from tests.stateful.mutations import ENQUEUE, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
+from tests.stateful.mutations import EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
 
 CHOICE, EXTRAS, TURNS = "store/lua/_choice.lua", "store/lua/_extras.lua", "store/lua/_turns.lua"
 MOVE = "store/lua/move.lua"
@@ -11,7 +11,7 @@ TENANTS = [
     at(
         "a job that leaves its place still counts for its tenant",
         PLACES,
-        "  if has(member, HAS_EXTRAS) then remove_tenant_job(place, member, score) end\n",
+        "  if has(member, HAS_EXTRAS) or is_ready(place) then remove_tenant_job(place, member, score) end\n",
     ),
     at(
         "a promoted job counts twice for its tenant",
@@ -32,27 +32,31 @@ TENANTS = [
     at("a ready job does not count for its tenant", PLACES, "  add_tenant_jobs(ready, entries)\n"),
     at(
         "a tenant may have one job too many",
-        ENQUEUE,
-        "if waiting[tenant] > job.most then",
-        "if waiting[tenant] > job.most + 1 then",
+        TURNS,
+        "  if count.stored + count.added >= most then\n    return",
+        "  if count.stored + count.added > most then\n    return",
     ),
     at(
         "the other jobs of a batch do not count for a tenant",
-        ENQUEUE,
-        "      waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1\n",
-        "      waiting[tenant] = count_tenant_jobs(tenant) + 1\n",
+        TURNS,
+        "  count.added = count.added + 1\n",
     ),
     at(
         "scheduled jobs do not count for a tenant's limit",
         TURNS,
-        "  for _, kind in ipairs({TURN, NO_TURN, NOT_READY}) do",
-        "  for _, kind in ipairs({TURN, NO_TURN}) do",
+        "{TURN, NO_TURN, NOT_READY}) do\n    count = ",
+        "{TURN, NO_TURN}) do\n    count = ",
     ),
     at(
         "a replacing job passes a tenant's limit",
         REPLACE,
-        "if waiting[tenant] > tonumber(ARGV[at + 8]) then",
-        "if false then",
+        "    if refusal then return refusal end\n",
+    ),
+    at(
+        "a job that replaces one of another queue passes a tenant's limit",
+        REPLACE,
+        "word == 'NEW' or word == 'REPLACED' and holder_base ~= base",
+        "word == 'NEW'",
     ),
     at(
         "a flow without jobs keeps its turn",
@@ -62,15 +66,14 @@ TENANTS = [
     at(
         "the service of a job costs nothing",
         CHOICE,
-        "flows[claim.flow] = claim.tag + cost_of(string.byte(claim.entry, 36))",
-        "flows[claim.flow] = claim.tag",
+        "    tags[flow] = tags[flow] + cost_of(string.byte(claim.entry, 36))\n",
     ),
-    at("a weight is no share", TURNS, "math.floor(SERVICE / weight + 0.5)", "SERVICE"),
+    at("a weight is no share", TURNS, "math.floor(SERVICE / math.max(1, weight) + 0.5)", "SERVICE"),
     at(
         "virtual time stands still",
         CHOICE,
-        "math.max(times[clock] or virtual_time(claim.flow), claim.tag)",
-        "virtual_time(claim.flow)",
+        "math.max(times[clock] or virtual_time(flow), tags[flow])",
+        "virtual_time(flow)",
     ),
     at(
         "a new flow begins before all others",
@@ -90,8 +93,25 @@ TENANTS = [
         "if is_active or tag > times[clock_of(flow)] then",
         "if is_active then",
     ),
-    at("a released job costs its tenant a turn", EXCHANGE, "      refund_turn(KEYS[base + 2], member)\n"),
-    at("a reclaimed job costs its tenant a turn", RECLAIM, "        refund_turn(place, member)\n"),
+    at(
+        "a released job costs its tenant a turn",
+        EXCHANGE,
+        "      if retry.has_paid then refund_turn(KEYS[base + 2], member) end\n",
+    ),
+    at(
+        "a released job that paid no turn gives one back",
+        EXCHANGE,
+        "      if retry.has_paid then",
+        "      if true then",
+    ),
+    at("a reclaimed job costs its tenant a turn", RECLAIM, "        if has_paid then refund_turn(place, member) end\n"),
+    at("a reclaimed job that paid no turn gives one back", RECLAIM, "        if has_paid then", "        if true then"),
+    at(
+        "a flow whose jobs were set aside keeps its turn",
+        EXCHANGE,
+        "charge(with_turn, #aside == 0)",
+        "charge(with_turn, true)",
+    ),
     at(
         "tags of idle flows stay",
         CHOICE,
@@ -101,14 +121,13 @@ TENANTS = [
     at(
         "the tags of the next queue are dropped too",
         CHOICE,
-        "  drop_idle(hash, hash .. HIGHEST, DROPPED)\n",
-        "  drop_idle(hash, HIGHEST, DROPPED)\n",
+        "  drop_idle(hash, hash .. HIGHEST, 10 * DROPPED)\n",
+        "  drop_idle(hash, HIGHEST, 10 * DROPPED)\n",
     ),
     at(
         "a paused tenant is served when its next job comes",
         TURNS,
-        "if state == ACTIVE or redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1 then return end",
-        "if state == ACTIVE then return end",
+        "  if redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1 then return end\n",
     ),
     at(
         "a paused tenant is served on",
@@ -121,35 +140,27 @@ TENANTS = [
         "for _, flow in ipairs(flows_of(tenant)) do begin_turns(flow) end\n",
     ),
     at(
-        "a paused tenant's job without a turn is served",
-        CHOICE,
-        " or is_paused(member, place)) then",
-        ") then",
-    ),
-    at(
         "a paused tenant's recovered job is served",
         EXCHANGE,
-        "not (part == 3 and is_paused(heads[i], place))",
-        "true",
+        "    if is_fair(queue) then head = first_unpaused(now, place, head) end\n",
     ),
     at("a moved job keeps the weight of its old queue", MOVE, "string.char(weight)", "string.sub(extra, -9, -9)"),
     at(
         "a job without a turn is never served",
-        CHOICE,
-        "> with_turn and without_turn(place) or {}",
-        "> with_turn and {} or {}",
+        EXCHANGE,
+        "      give_turns(now, place)\n",
     ),
     at(
         "a fair queue serves its jobs by their ranks",
         EXCHANGE,
-        "if is_by_turn and most >= 0 then",
-        "if false then",
+        "    elseif source.by_turns then",
+        "    elseif false then",
     ),
     at(
         "a fair queue passes queues whose jobs are older",
         EXCHANGE,
-        "job.sorted_by, job.is_beyond = tonumber(heads[2 * i]) or job.rank,",
-        "job.sorted_by, job.is_beyond = 0,",
+        "ranks[i] or job.rank",
+        "0",
     ),
     at(
         "a priority is no rank among tenants",

@@ -129,8 +129,8 @@ def to_store_error(error: Exception, *, script: Script | None = None, client: An
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
     if code == "TENANTFULL":
-        _, index, waiting = message.split(" ")
-        return TenantFull(waiting=int(float(waiting)), index=int(index))
+        _, index, waiting, most = message.split(" ")
+        return TenantFull(waiting=int(float(waiting)), most=int(float(most)), index=int(index))
     if code == "STALEEXCHANGE":
         return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
     if isinstance(error, redis_errors.ReadOnlyError):

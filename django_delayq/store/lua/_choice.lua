@@ -1,35 +1,78 @@
 -- Choice: which jobs of a fair queue a worker claims next. A part of `settle_and_claim` alone.
 
--- Ready jobs looked at from each end of a fair queue for some without a turn.
-local ENDS = 64
+-- Jobs looked at in each part of a place.
+local PART = 64
 -- Most tags of idle flows that one claim drops, beside two for each job: each claim adds at most one.
 local DROPPED = 100
 
-local function is_paused(member, place)
-  local tenant = tenant_of(member, place)
-  return tenant and redis.call('HEXISTS', tenants, tenant) == 1
+-- Parts of a place: the jobs of the lowest ranks, those of the highest, and some that begin at another job each time, so
+-- that no job stays behind others for ever. Each: member, rank, member, rank …
+local function parts_of(now, place)
+  local parts = {lowest(place, PART - 1)}
+  local count = redis.call('ZCARD', place)
+  for _, from in ipairs(count > PART and {-PART, now % count} or {}) do
+    parts[#parts + 1] = redis.call('ZRANGE', place, from, from + PART - 1, 'WITHSCORES')
+  end
+  return parts
 end
 
-local function has_turn(member, place, rank)
-  local tenant, weight = tenant_of(member, place)
-  if not tenant or weight == 0 then return false end
-  return redis.call('ZSCORE', tenant_jobs, job_entry(place, member, rank, tenant, weight)) ~= false
+-- The extras records of these jobs (member, rank …): one for each, false if there is none.
+local function extras_of(entries)
+  local ids = {}
+  for i = 1, #entries, 2 do ids[#ids + 1] = string.sub(entries[i], 1, 12) end
+  return #ids > 0 and redis.call('HMGET', job_extras, unpack(ids)) or ids
 end
 
--- Ready jobs of a fair queue that have no turn: an earlier release put them there, or a process whose settings do not
--- call the queue fair. They are sought among those of the lowest and the highest ranks.
-local function without_turn(place)
-  local found, seen = {}, {}
-  for _, from in ipairs({0, -ENDS}) do
-    local entries = redis.call('ZRANGE', place, from, from + ENDS - 1, 'WITHSCORES')
-    for i = 1, #entries, 2 do
-      local member, rank = entries[i], tonumber(entries[i + 1])
-      if #member == 14 and not (seen[member] or has_turn(member, place, rank) or is_paused(member, place)) then
-        seen[member], found[#found + 1] = true, {member = member, rank = rank}
+-- Those of the given jobs (member, rank …) of a fair queue whose tenants are not paused.
+local function unpaused_jobs(place, entries)
+  if #entries == 0 then return entries end
+  local hash, names, found = queue_hash(place), {}, {}
+  for i, record in ipairs(extras_of(entries)) do names[i] = hash .. (tenant_of_extras(record) or NO_TENANT) end
+  for i, pause in ipairs(redis.call('HMGET', tenants, unpack(names))) do
+    if not pause then found[#found + 1], found[#found + 2] = entries[2 * i - 1], entries[2 * i] end
+  end
+  return found
+end
+
+-- The first job of a place of a fair queue that is not of a paused tenant: member, rank; nothing if none was found.
+-- `head` = the first job.
+local function first_unpaused(now, place, head)
+  local found = unpaused_jobs(place, head)
+  for _, entries in ipairs(head[1] and not found[1] and parts_of(now, place) or {}) do
+    found = found[1] and found or unpaused_jobs(place, entries)
+  end
+  return found
+end
+
+-- Some ready jobs of a fair queue have no turn: an earlier release put them there, or a process whose settings do not call
+-- the queue fair, or what was stored was edited. They get one now.
+local function give_turns(now, place)
+  local hash = queue_hash(place)
+  local with_turn = redis.call('ZLEXCOUNT', tenant_jobs, '[' .. TURN .. hash, '(' .. TURN .. hash .. HIGHEST)
+  if redis.call('ZCARD', place) <= with_turn then return end
+  for _, entries in ipairs(parts_of(now, place)) do
+    local right, other = {}, {}
+    for i, record in ipairs(extras_of(entries)) do
+      local member, rank = entries[2 * i - 1], entries[2 * i]
+      if #member == 14 then
+        local digest, weight = tenant_of_extras(record)
+        local tenant, at = digest and hash .. digest, #right + 1
+        right[at] = late_entry(place, member, rank, tenant)
+        if tenant and weight > 0 then right[at] = ready_entry(TURN, member, rank, tenant, weight) end
+        other[at] = tenant and ready_entry(NO_TURN, member, rank, tenant, 0) or ''
+      else
+        redis.call('ZREM', place, member)
+      end
+    end
+    local known = #right > 0 and redis.call('ZMSCORE', tenant_jobs, unpack(right)) or {}
+    for i, entry in ipairs(right) do
+      if not known[i] then
+        redis.call('ZREM', tenant_jobs, other[i])
+        redis.call('ZADD', tenant_jobs, 0, entry)
+        begin_turns(string.sub(entry, 2, 16))
       end
     end
   end
-  return found
 end
 
 -- Drop tags of idle flows, up to the end of a range. They bind nobody any more.
@@ -46,22 +89,50 @@ end
 -- A fair queue has no ready jobs.
 local function drop_all_idle(place)
   local hash = queue_hash(place)
-  drop_idle(hash, hash .. HIGHEST, DROPPED)
+  drop_idle(hash, hash .. HIGHEST, 10 * DROPPED)
 end
 
--- The next jobs of a fair queue, up to `most`: those without a turn, then by the tags of their flows.
-local function by_turn(place, most)
-  local hash = queue_hash(place)
-  local with_turn = redis.call('ZLEXCOUNT', tenant_jobs, '[' .. TURN .. hash, '(' .. TURN .. hash .. HIGHEST)
-  local found = redis.call('ZCARD', place) > with_turn and without_turn(place) or {}
-  local from, to, flows = '[' .. ACTIVE .. hash, '(' .. ACTIVE .. hash .. HIGHEST, {}
-  for _, entry in ipairs(redis.call('ZRANGE', turns, from, to, 'BYLEX', 'LIMIT', 0, most)) do
-    local priority = string.sub(entry, 8, 8)
-    flows[#flows + 1] = {
-      flow = hash .. string.sub(entry, 16) .. priority, priority = string.byte(priority), entry = entry,
-      tag = struct.unpack('>I7', entry, 9), jobs = {}, at = 1, read = 0,
-    }
+-- The active flows of a fair queue in the order of their turns, up to `most`. The record of a flow decides: an entry that
+-- disagrees is dropped. A record that was lost is written again.
+local function active_flows(place, most)
+  local hash, read, names, flows = queue_hash(place), {}, {}, {}
+  local from, to = '[' .. ACTIVE .. hash, '(' .. ACTIVE .. hash .. HIGHEST
+  local entries = redis.call('ZRANGE', turns, from, to, 'BYLEX', 'LIMIT', 0, most)
+  for _, entry in ipairs(entries) do
+    if #entry == 23 then
+      local priority = string.sub(entry, 8, 8)
+      local flow = hash .. string.sub(entry, 16) .. priority
+      read[#read + 1] = {
+        flow = flow, priority = string.byte(priority), tag = struct.unpack('>I7', entry, 9), entry = entry,
+        jobs = {}, at = 1, read = 0,
+      }
+      names[#names + 1], names[#names + 2] = flow, string.sub(flow, 1, 14)
+    else
+      redis.call('ZREM', turns, entry)
+    end
   end
+  local found = #names > 0 and redis.call('HMGET', tenants, unpack(names)) or {}
+  for i, flow in ipairs(read) do
+    local record, pause = found[2 * i - 1], found[2 * i]
+    local right = ACTIVE .. struct.pack('>I7', flow.tag)
+    if not pause and not read_record(record) then
+      redis.call('HSET', tenants, flow.flow, right)
+      record = right
+    end
+    if not pause and record == right then
+      flows[#flows + 1] = flow
+    else
+      redis.call('ZREM', turns, flow.entry)
+      if jobs_of_flow(flow.flow, 0, 1)[1] then begin_turns(flow.flow) end
+    end
+  end
+  if #flows < #entries then return active_flows(place, most) end
+  return flows
+end
+
+-- The next jobs of a fair queue, up to `most`, by the tags of their flows.
+local function by_turn(place, most)
+  local found, seen, flows = {}, {}, active_flows(place, most)
   while #found < most and flows[1] do
     local first = table.remove(flows, 1)
     if first.at > #first.jobs and not first.is_all then
@@ -74,16 +145,16 @@ local function by_turn(place, most)
     first.at = first.at + 1
     if entry then
       local member = string.sub(entry, 23, 34) .. string.sub(entry, 16, 16) .. string.sub(entry, 35, 35)
-      local rank = redis.call('ZSCORE', place, member)
-      if rank then
+      local rank = #entry == 36 and not seen[member] and redis.call('ZSCORE', place, member)
+      if rank and time_of(rank) == string.sub(entry, 17, 22) then
         local has_more = first.jobs[first.at] ~= nil
-        found[#found + 1] = {
-          member = member, rank = tonumber(rank), flow = first.flow, tag = first.tag, entry = entry,
+        seen[member], found[#found + 1] = true, {
+          member = member, rank = tonumber(rank), flow = first.flow, entry = entry,
           has_more = has_more, is_known = has_more or first.is_all,
         }
         first.tag, first.is_served = first.tag + cost_of(string.byte(entry, 36)), true
       else
-        -- A worker of an earlier release claimed it.
+        -- A worker of an earlier release took the job from there, and perhaps it is back with another rank.
         redis.call('ZREM', tenant_jobs, entry)
         first.read = first.read - 1
       end
@@ -104,17 +175,23 @@ end
 -- `is_sure`: no job left a flow since by_turn().
 local function charge(claims, is_sure)
   if #claims == 0 then return end
-  local times, flows, last, old, new, fields, entries, gone = {}, {}, {}, {}, {}, {}, {}, {}
+  local names, last, tags, times, old, new, fields, entries, gone = {}, {}, {}, {}, {}, {}, {}, {}, {}
   for i, claim in ipairs(claims) do
-    local clock = clock_of(claim.flow)
-    times[clock] = math.max(times[clock] or virtual_time(claim.flow), claim.tag)
-    if not flows[claim.flow] then old[#old + 1] = turn_entry(ACTIVE, claim.flow, claim.tag) end
-    flows[claim.flow] = claim.tag + cost_of(string.byte(claim.entry, 36))
-    last[claim.flow] = claim
-    entries[i] = claim.entry
+    if not last[claim.flow] then names[#names + 1] = claim.flow end
+    last[claim.flow], entries[i] = claim, claim.entry
   end
   redis.call('ZREM', tenant_jobs, unpack(entries))
-  for flow, tag in pairs(flows) do
+  -- Not the tags of by_turn(): the jobs that were set aside pay nothing.
+  for i, record in ipairs(redis.call('HMGET', tenants, unpack(names))) do
+    local _, tag = read_record(record)
+    tags[names[i]], old[i] = tag, turn_entry(ACTIVE, names[i], tag)
+  end
+  for _, claim in ipairs(claims) do
+    local flow, clock = claim.flow, clock_of(claim.flow)
+    times[clock] = math.max(times[clock] or virtual_time(flow), tags[flow])
+    tags[flow] = tags[flow] + cost_of(string.byte(claim.entry, 36))
+  end
+  for flow, tag in pairs(tags) do
     local is_active = last[flow].has_more
     if not (is_sure and last[flow].is_known) then is_active = jobs_of_flow(flow, 0, 1)[1] end
     if is_active or tag > times[clock_of(flow)] then

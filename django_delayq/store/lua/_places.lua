@@ -39,7 +39,8 @@ end
 local function leave(place, member, score)
   redis.call('ZREM', place, member)
   if is_scheduled(place) then index_due(place) end
-  if has(member, HAS_EXTRAS) then remove_tenant_job(place, member, score) end
+  -- A ready job without an extras record may have got a turn from a claim.
+  if has(member, HAS_EXTRAS) or is_ready(place) then remove_tenant_job(place, member, score) end
 end
 
 -- Why a job is in none of the places that the caller looked at: LATE (it is running), ELSEWHERE (it waits in another

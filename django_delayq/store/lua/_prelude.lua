@@ -50,8 +50,9 @@ end
 -- A claim record has these fields: the token (16 bytes), the time of the claim (µs), the rank, and a byte of flags.
 -- Flag 1: the record goes on with the time (µs) by which the code must end, because somebody stopped the job.
 -- Flag 2: it goes on with the due time (µs), because the job was claimed early. The progress is last; no script reads it.
--- Returns the time by which the code must end and the due time, each nil without its flag, and the position of the
--- progress. Returns nothing if another token holds the job.
+-- Flag 4: the claim cost the flow of the job's tenant a turn (see _turns.lua).
+-- Returns the time by which the code must end and the due time, each nil without its flag, the position of the progress,
+-- and whether flag 4 is set. Returns nothing if another token holds the job.
 local function read_claim(record, token)
   if not record or #record < 33 or string.sub(record, 1, 16) ~= token then return end
   local flags, at, stop_by, due = string.byte(record, 33), 34
@@ -59,7 +60,7 @@ local function read_claim(record, token)
   if flags == 0 then return nil, nil, at end
   if flags % 2 == 1 and #record >= at + 7 then stop_by, at = struct.unpack('>I8', record, at) end
   if math.floor(flags / 2) % 2 == 1 and #record >= at + 7 then due, at = struct.unpack('>I8', record, at) end
-  return stop_by, due, at
+  return stop_by, due, at, flags >= 4
 end
 
 -- The name of a queue, encoded: the end of each of its keys. `queues` and `next_due` hold names in this form.

@@ -6,16 +6,21 @@
 -- flow that was empty begins at the queue's virtual time, the highest tag that was served: it gets no credit for the time
 -- in which it had no jobs, and needs no job of another flow to end first.
 --
--- The names of tenants are bytes: the hash of the queue (6), the digest of the name (8). A flow adds the priority (1).
+-- The names of tenants are bytes: the hash of the queue (6), the digest of the name (8). A flow adds the priority (1). All
+-- jobs without a tenant are of one: NO_TENANT.
 -- `tenant_jobs` has an entry for each waiting job of a tenant, all of score 0, so that they are sorted by their bytes:
 --   TURN, tenant, priority, time of the rank (6), id, flags, weight: a ready job of a fair queue;
---   NO_TURN, the same, weight 0: any other ready job;
+--   NO_TURN, the same, weight 0: any other ready job of a tenant;
 --   NOT_READY, tenant, member: a scheduled or recovered job.
 -- `turns` has an entry for each flow, all of score 0: ACTIVE or IDLE, queue, priority, tag (7), digest. An active flow has
 --   jobs. The tag of an idle one is ahead of the virtual time.
 -- `tenants` maps a flow to ACTIVE or IDLE and its tag; queue and priority to the virtual time; and a tenant to who paused
 --   it. A flow of a paused tenant is not active, so nobody serves it.
+-- These are an index: the `ready` sets decide on what is there. A claim drops entries that disagree with them (a worker of
+-- an earlier release writes none), and gives turns to ready jobs that have none.
 local TURN, NO_TURN, NOT_READY, ACTIVE, IDLE = '\0', '\1', '\2', '\0', '\1'
+-- What tenant_digest() of store/digests.py returns for no tenant.
+local NO_TENANT = '\228\166\160\87\116\121\178\180'
 -- What a job of weight 1 costs: divisible by all weights up to 10. Tags are exact up to 2^53, which is 10^12 jobs.
 local SERVICE = 5040
 -- Higher than the rest of any entry that it is compared with.
@@ -49,14 +54,26 @@ local function flow_of(tenant, member)
   return tenant .. string.sub(member, 13, 13)
 end
 
+-- The time of a rank, packed.
+local function time_of(rank)
+  local time = tonumber(rank) % PRIORITY_STEP
+  -- A score that was edited manually may be infinite.
+  return struct.pack('>I6', time == time and time or 0)
+end
+
+local function ready_entry(kind, member, rank, tenant, weight)
+  local id, flags = string.sub(member, 1, 12), string.sub(member, 14)
+  return kind .. flow_of(tenant, member) .. time_of(rank) .. id .. flags .. string.char(weight)
+end
+
 local function job_entry(place, member, score, tenant, weight)
   if not is_ready(place) then return NOT_READY .. tenant .. member end
-  local time = tonumber(score) % PRIORITY_STEP
-  -- A score that was edited manually may be infinite.
-  local packed = struct.pack('>I6', time == time and time or 0)
-  local id, flags = string.sub(member, 1, 12), string.sub(member, 14)
-  local kind = weight > 0 and TURN or NO_TURN
-  return kind .. flow_of(tenant, member) .. packed .. id .. flags .. string.char(weight)
+  return ready_entry(weight > 0 and TURN or NO_TURN, member, score, tenant, weight)
+end
+
+-- The entry of a ready job that got its turn from a claim: its extras record, if it has one, names no weight.
+local function late_entry(ready, member, score, tenant)
+  return ready_entry(TURN, member, score, tenant or queue_hash(ready) .. NO_TENANT, 1)
 end
 
 -- All flows of a tenant that have jobs with a turn.
@@ -82,15 +99,47 @@ local function count_tenant_jobs(tenant)
   return count
 end
 
+-- A worker of an earlier release claimed some jobs of a tenant: most entries of such jobs that are dropped at once.
+local MOST_STALE = 100
+
+local function drop_stale_entries(tenant)
+  for _, kind in ipairs({TURN, NO_TURN, NOT_READY}) do
+    local from, to, id_at = '[' .. kind .. tenant, '(' .. kind .. tenant .. HIGHEST, kind == NOT_READY and 16 or 23
+    for _, entry in ipairs(redis.call('ZRANGE', tenant_jobs, from, to, 'BYLEX', 'LIMIT', 0, MOST_STALE)) do
+      if redis.call('HEXISTS', jobs, string.sub(entry, id_at, id_at + 11)) == 0 then
+        redis.call('ZREM', tenant_jobs, entry)
+      end
+    end
+  end
+end
+
+-- One more job of a tenant is to wait in a queue. Returns the error if it may not: `most` may wait. `counts` = what earlier
+-- calls of the same script counted; `number` = the job's number in its batch.
+local function refuse_if_full(counts, number, tenant, most)
+  local count = counts[tenant] or {stored = count_tenant_jobs(tenant), added = 0}
+  counts[tenant] = count
+  if count.stored + count.added >= most then
+    drop_stale_entries(tenant)
+    count.stored = count_tenant_jobs(tenant)
+  end
+  if count.stored + count.added >= most then
+    return redis.error_reply('TENANTFULL ' .. number .. ' ' .. count.stored .. ' ' .. most)
+  end
+  count.added = count.added + 1
+end
+
 -- The jobs of a flow in the order of their ranks: `count` entries after the first `skipped`.
 local function jobs_of_flow(flow, skipped, count)
   local first, last = '[' .. TURN .. flow, '(' .. TURN .. flow .. HIGHEST
   return redis.call('ZRANGE', tenant_jobs, first, last, 'BYLEX', 'LIMIT', skipped, count)
 end
 
+local function read_record(record)
+  if record and #record == 8 then return string.sub(record, 1, 1), (struct.unpack('>I7', record, 2)) end
+end
+
 local function read_flow(flow)
-  local found = redis.call('HGET', tenants, flow)
-  if found and #found == 8 then return string.sub(found, 1, 1), (struct.unpack('>I7', found, 2)) end
+  return read_record(redis.call('HGET', tenants, flow))
 end
 
 -- The name of the virtual time of a flow.
@@ -123,7 +172,8 @@ end
 -- The flow has jobs: it gets a turn, unless it has one or its tenant is paused.
 local function begin_turns(flow)
   local state, tag = read_flow(flow)
-  if state == ACTIVE or redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1 then return end
+  if state == ACTIVE and redis.call('ZSCORE', turns, turn_entry(state, flow, tag)) then return end
+  if redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1 then return end
   put_turn(ACTIVE, flow, math.max(virtual_time(flow), tag or 0))
 end
 
@@ -138,7 +188,7 @@ local function end_turns_if_empty(flow)
 end
 
 local function cost_of(weight)
-  return math.floor(SERVICE / weight + 0.5)
+  return math.floor(SERVICE / math.max(1, weight) + 0.5)
 end
 
 -- After a job of a tenant entered a waiting place.
@@ -152,12 +202,17 @@ end
 -- After it left that place. Its extras record must still be there.
 local function remove_tenant_job(place, member, score)
   local tenant, weight = tenant_of(member, place)
-  if not tenant then return end
-  redis.call('ZREM', tenant_jobs, job_entry(place, member, score, tenant, weight))
-  if weight > 0 then end_turns_if_empty(flow_of(tenant, member)) end
+  local removed = tenant and redis.call('ZREM', tenant_jobs, job_entry(place, member, score, tenant, weight)) or 0
+  if removed == 1 and weight > 0 then
+    end_turns_if_empty(flow_of(tenant, member))
+  elseif removed == 0 and is_ready(place) then
+    local entry = late_entry(place, member, score, tenant)
+    if redis.call('ZREM', tenant_jobs, entry) == 1 then end_turns_if_empty(string.sub(entry, 2, 16)) end
+  end
 end
 
--- After a claimed job became ready without having run to its end: its flow gets back what the claim cost.
+-- After a claimed job that has paid (see read_claim()) became ready without having run to its end: its flow gets back what
+-- the claim cost.
 local function refund_turn(ready, member)
   local tenant, weight = tenant_of(member, ready)
   if not tenant or weight == 0 then return end

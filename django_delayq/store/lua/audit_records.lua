@@ -58,7 +58,8 @@ function judge.job_extras(id, head, member, queue, extra)
   local place, score = place_of(member, queue)
   local tenant, weight = tenant_of(member, place or '')
   if place and tenant and not redis.call('ZSCORE', tenant_jobs, job_entry(place, member, score, tenant, weight)) then
-    return 'TENANT_NOT_LISTED'
+    local entry = is_ready(place) and late_entry(place, member, score, tenant)
+    if not entry or not redis.call('ZSCORE', tenant_jobs, entry) then return 'TENANT_NOT_LISTED' end
   end
   -- A job that gave its key up goes without, if another one held it when this job waited again.
   return (not key or until_start or redis.call('HEXISTS', unique_keys, key) == 1) and 'OK' or 'KEY_NOT_HELD'

@@ -16,7 +16,9 @@ local flow_in = {
 }
 
 local function is_served(flow)
-  return read_flow(flow) == ACTIVE or redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1
+  local state, tag = read_flow(flow)
+  if state == ACTIVE and redis.call('ZSCORE', turns, turn_entry(state, flow, tag)) then return true end
+  return redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1
 end
 
 local judge = {}
@@ -28,8 +30,12 @@ function judge.tenant_jobs(entry, member, queue)
   local base = FIXED + 4 * (queue - 1)
   local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
   local tenant, weight = tenant_of(member, place or '')
-  if not place or not tenant or job_entry(place, member, score, tenant, weight) ~= entry then return 'MISSING' end
-  return (weight == 0 or is_served(flow_of(tenant, member))) and 'OK' or 'NO_TURN'
+  local is_own = place and tenant and job_entry(place, member, score, tenant, weight) == entry
+  if not is_own and not (place and is_ready(place) and late_entry(place, member, score, tenant) == entry) then
+    return 'MISSING'
+  end
+  local flow = flow_in.tenant_jobs(entry)
+  return (not flow or is_served(flow)) and 'OK' or 'NO_TURN'
 end
 function judge.turns(entry)
   if #entry ~= 23 then return 'MALFORMED' end

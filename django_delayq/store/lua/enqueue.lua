@@ -7,13 +7,13 @@
 --   tenant that may wait in the queue ('' = any number).
 -- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member.
 -- Errors: nothing was stored. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
---   TENANTFULL <job number> <number of waiting jobs>: its tenant may have no more waiting jobs.
+--   TENANTFULL <job number> <number of waiting jobs> <how many may wait>: with the batch it would be more.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 -- timed, untimed: per queue the entries for `scheduled` and `ready`: score, member, score, member …
 local batch, holders, timed, untimed, has_extras, reply = {}, {}, {}, {}, false, {now}
--- Per tenant: how many jobs wait, with those of this batch, of which each counts once.
+-- What refuse_if_full() counts, and the jobs of this batch that it counted: each counts once.
 local waiting, counted = {}, {}
 -- Mostly nothing is withdrawn: one check for the whole batch.
 local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
@@ -42,10 +42,8 @@ while at <= #ARGV do
     if job.most and not counted[id] and redis.call('HEXISTS', jobs, id) == 0 then
       counted[id] = true
       local tenant = queue_hash(KEYS[FIXED + 3 * queue]) .. tenant_of_extras(job.extra)
-      waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1
-      if waiting[tenant] > job.most then
-        return redis.error_reply('TENANTFULL ' .. number .. ' ' .. waiting[tenant] - 1)
-      end
+      local refusal = refuse_if_full(waiting, number, tenant, job.most)
+      if refusal then return refusal end
     end
     job.due = due_time(due, now)
     if job.due and job.due <= now then job.due = nil end

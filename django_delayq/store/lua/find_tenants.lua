@@ -40,7 +40,8 @@ while #rows < 7 * most do
     local entry = first(kind, after == '' and '' or after .. HIGHEST, HIGHEST)
     if entry then found[#found + 1] = string.sub(entry, 8, 15) end
   end
-  if #found == 0 then break end
+  -- A digest that comes twice is of an entry that was edited manually.
+  if #found == 0 or found[1] == after then break end
   after = found[1]
   for _, digest in ipairs(found) do
     for i = 1, 8 do

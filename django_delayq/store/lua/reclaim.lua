@@ -38,7 +38,7 @@ for at = 4, #ARGV, 4 do
   local lease, record, queue, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local member, lease_end = string.sub(lease, 1, 14), redis.call('ZSCORE', leases, lease)
   local claim = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) or ''
-  local stop_by, due = read_claim(claim, string.sub(lease, 15))
+  local stop_by, due, _, has_paid = read_claim(claim, string.sub(lease, 15))
   local stops = stop_by ~= nil
   -- If its worker confirmed the claim, or somebody asked it to stop, after it was judged, it must be judged again.
   local is_judged = stops == (queue == -1)
@@ -67,7 +67,7 @@ for at = 4, #ARGV, 4 do
       else
         local place = KEYS[base + (crash_suspected(record) and 4 or 2)]
         put_ready(now, place, KEYS[base + 3], {rank, member})
-        refund_turn(place, member)
+        if has_paid then refund_turn(place, member) end
       end
     end
     done[#done + 1] = 1

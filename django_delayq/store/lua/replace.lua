@@ -12,7 +12,8 @@
 --   ('' = any number). No two have the same key.
 -- Returns: now (µs), then per job STORED, REPLACED or KEPT (the holder runs). Now and ELSEWHERE alone: a key has another
 --   holder, or a holder another queue, than the caller read; nothing was done, read the holders again.
--- Errors: TENANTFULL <job number> <number of waiting jobs>: a new job's tenant may have no more; nothing was stored.
+-- Errors: TENANTFULL <job number> <number of waiting jobs> <how many may wait>: with the batch it would be more; nothing
+--   was stored.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
@@ -48,12 +49,11 @@ for at = 3, #ARGV, 9 do
   local own_id, key = string.sub(member, 1, 12), key_of_extras(extra)
   local word, holder, place, score = judge(own_id, key, expected, holder_base)
   if word == 'ELSEWHERE' then return {now, word} end
-  if word == 'NEW' and ARGV[at + 8] ~= '' then
+  -- The holder is of the same tenant, since the digest of a key names it.
+  if (word == 'NEW' or word == 'REPLACED' and holder_base ~= base) and ARGV[at + 8] ~= '' then
     local tenant = queue_hash(KEYS[base + 1]) .. tenant_of_extras(extra)
-    waiting[tenant] = (waiting[tenant] or count_tenant_jobs(tenant)) + 1
-    if waiting[tenant] > tonumber(ARGV[at + 8]) then
-      return redis.error_reply('TENANTFULL ' .. (at - 3) / 9 .. ' ' .. waiting[tenant] - 1)
-    end
+    local refusal = refuse_if_full(waiting, (at - 3) / 9, tenant, tonumber(ARGV[at + 8]))
+    if refusal then return refusal end
   end
   if word == 'NEW' or word == 'REPLACED' then
     local id = holder == '' and own_id or string.sub(holder, 1, 12)

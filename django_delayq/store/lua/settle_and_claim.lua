@@ -135,13 +135,16 @@ for i, lease in ipairs((next(dead) or next(retries)) and alive or {}) do
 end
 for number = #again, 1, -1 do
   local lease = alive[again[number]]
-  local stop_by, due = read_claim(redis.call('HGET', claim_records, string.sub(lease, 1, 12)), string.sub(lease, 15))
+  local record = redis.call('HGET', claim_records, string.sub(lease, 1, 12))
+  local stop_by, due, _, has_paid = read_claim(record, string.sub(lease, 15))
   if stop_by then
     stopped = stopped .. lease
     table.remove(alive, again[number])
   elseif due and due > now and retries[lease] then
     local retry = retries[lease]
     retry.rank, retry.due = nil, math.max(retry.due or 0, due)
+  elseif retries[lease] then
+    retries[lease].has_paid = has_paid
   end
 end
 
@@ -162,7 +165,7 @@ for i, lease in ipairs(alive) do
     if retry.record then redis.call('HSET', attempts, id, retry.record) end
     if retry.rank then
       put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
-      refund_turn(KEYS[base + 2], member)
+      if retry.has_paid then refund_turn(KEYS[base + 2], member) end
     else
       put_scheduled(KEYS[base + 1], {retry.due, member})
     end
@@ -196,54 +199,65 @@ local function precedes(a, b)
   return first < second or (first == second and a.order < b.order)
 end
 
--- The count + 1 best of all ready jobs (part 1 of a queue's keys) or recovered jobs (part 3), and the queues not read.
--- The best job of each queue is read first: the k-th best queue holds at most count + 2 - k of the count + 1 best jobs.
-local function best(part, count)
+-- The ranks of the first jobs of a fair queue: the n-th of its turns has the place of the n-th rank among other queues.
+local function ranks_of(place, most)
+  local entries = lowest(place, most)
+  local jobs = unpaused_jobs(place, entries)
+  if #jobs < #entries then jobs = unpaused_jobs(place, lowest(place, math.max(most, READ_AHEAD))) end
+  local ranks = {}
+  for i = 2, #jobs, 2 do ranks[i / 2] = tonumber(jobs[i]) end
+  return ranks
+end
+
+-- The count + 1 best of all ready jobs, and the queues not read. The best job of each queue is read first: the k-th best
+-- queue holds at most count + 2 - k of the count + 1 best jobs. `beside` = whether other jobs are put among them.
+local function best(count, beside)
   local found, sources, left, fair_left = {}, {}, {}, most_fair
   for _, queue in ipairs(unpaused) do
-    local place = KEYS[FIXED + 3 * queue - 3 + part]
+    local place, by_turns = KEYS[FIXED + 3 * queue - 2], is_fair(queue)
     -- The only queue's best jobs are the best of all: they are read at once.
-    local heads = lowest(place, served == 1 and count or 0)
+    local heads = lowest(place, served == 1 and not by_turns and count or 0)
+    if by_turns and heads[1] then
+      give_turns(now, place)
+      heads = first_unpaused(now, place, heads)
+      local job = not heads[1] and by_turn(place, 1)[1]
+      if job then heads = {job.member, job.rank} end
+    elseif by_turns then
+      drop_all_idle(place)
+    end
     if heads[1] then
       sources[#sources + 1] = {
-        queue = queue, rank = tonumber(heads[2]), order = queue, place = place, heads = served == 1 and heads,
+        queue = queue, rank = tonumber(heads[2]), order = queue, place = place, by_turns = by_turns, heads = heads,
       }
-    elseif part == 1 and is_fair(queue) then
-      drop_all_idle(place)
     end
   end
   if #sources > 1 then table.sort(sources, precedes) end
-  -- Queues that were read and have jobs for this worker: all jobs of a fair one may be of paused tenants.
-  local with_jobs = 0
-  for _, source in ipairs(sources) do
-    local queue, place, before = source.queue, source.place, #found
-    local most = strict and count - #found or count - with_jobs
-    local heads = most < 0 and {} or source.heads or lowest(place, most)
-    local is_by_turn = part == 1 and is_fair(queue)
-    if most < 0 and not (is_by_turn and not by_turn(place, 1)[1]) then left[#left + 1] = queue end
-    if is_by_turn and most >= 0 then
-      -- The next of its turns has the place of its lowest rank among the jobs of other queues, and so on.
-      local next_jobs = by_turn(place, math.min(most, fair_left) + 1)
-      for i, job in ipairs(next_jobs) do
+  for number, source in ipairs(sources) do
+    local queue, place = source.queue, source.place
+    local most = strict and count - #found or count + 1 - number
+    if most < 0 then
+      left[#left + 1] = queue
+    elseif source.by_turns then
+      local ranks = (beside or #sources > 1) and ranks_of(place, most) or {}
+      for i, job in ipairs(by_turn(place, math.min(most, fair_left) + 1)) do
         job.queue, job.place, job.order = queue, place, queue * 1000 + i
-        job.sorted_by, job.is_beyond = tonumber(heads[2 * i]) or job.rank, fair_left <= 0
+        job.sorted_by, job.is_beyond = ranks[i] or job.rank, fair_left <= 0
         found[#found + 1], fair_left = job, fair_left - 1
       end
-      heads = {}
-    end
-    for i = 1, #heads, 2 do
-      if #heads[i] == 14 and not (part == 3 and is_paused(heads[i], place)) then
-        found[#found + 1] = {
-          member = heads[i], rank = tonumber(heads[i + 1]), order = queue * 1000 + i - part,
-          queue = queue, place = place,
-        }
-      elseif #heads[i] ~= 14 then
-        -- An entry that was edited manually; correct ones may follow it.
-        redis.call('ZREM', place, heads[i])
-        left[#left + 1] = queue
+    else
+      local heads = served == 1 and source.heads or lowest(place, most)
+      for i = 1, #heads, 2 do
+        if #heads[i] == 14 then
+          found[#found + 1] = {
+            member = heads[i], rank = tonumber(heads[i + 1]), order = queue * 1000 + i, queue = queue, place = place,
+          }
+        else
+          -- An entry that was edited manually; correct ones may follow it.
+          redis.call('ZREM', place, heads[i])
+          left[#left + 1] = queue
+        end
       end
     end
-    if #found > before then with_jobs = with_jobs + 1 end
   end
   if #sources > 1 then table.sort(found, precedes) end
   return found, left
@@ -253,13 +267,25 @@ end
 -- would block Redis, and a second crash would blame the other jobs. A crashed job that this worker may not run is set
 -- aside once, so that later claims do not meet it.
 local function next_recovered()
-  -- Only a fair queue can have paused tenants, whose jobs are passed.
-  return best(3, fair == '' and 0 or READ_AHEAD)[1]
+  local first
+  for _, queue in ipairs(unpaused) do
+    local place = KEYS[FIXED + 3 * queue]
+    local head = lowest(place, 0)
+    if is_fair(queue) then head = first_unpaused(now, place, head) end
+    if head[1] and #head[1] == 14 then
+      local entry = {member = head[1], rank = tonumber(head[2]), order = queue * 1000, queue = queue, place = place}
+      if not first or precedes(entry, first) then first = entry end
+    elseif head[1] then
+      -- An entry that was edited manually.
+      redis.call('ZREM', place, head[1])
+    end
+  end
+  return first
 end
 local recovered_job = may_recover and next_recovered()
 local claims, records, moved, ahead, found, left, aside = {}, {}, 0, want
 repeat
-  found, left = best(1, ahead)
+  found, left = best(ahead, recovered_job)
   aside = {}
   if recovered_job then table.insert(found, recovered_job); table.sort(found, precedes) end
   local known, full, rest = read(attempts, {unpack(found, 1, math.min(ahead, #found))}), false, {}
@@ -301,7 +327,7 @@ for i, claim in ipairs(claims) do
   table.insert(taken[claim.place], claim.member)
   lease_entries[2 * i - 1], lease_entries[2 * i] = now + lease_us, claim.member .. token
   claim_entries[2 * i - 1] = string.sub(claim.member, 1, 12)
-  claim_entries[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
+  claim_entries[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, claim.flow and 4 or 0)
   recorded[i] = struct.pack('>c14I8I4', claim.member, claim.rank, claim.queue)
 end
 for place, members in pairs(taken) do

@@ -59,7 +59,8 @@ class TenantQueries:
         """Yield the ids of the waiting jobs of a tenant, in batches of up to 250. O(log n + 250) each."""
         keys = self._shard.keys
         prefix = queue_hash(queue) + tenant_digest(tenant)
-        for kind, at in ((b"\0", 22), (b"\1", 22), (b"\2", 15)):
+        # Scheduled jobs first: one that becomes ready meanwhile is found as such.
+        for kind, at in ((b"\2", 15), (b"\0", 22), (b"\1", 22)):
             start, end = b"[" + kind + prefix, b"(" + kind + prefix + b"\xff" * 9
             while entries := self._shard.execute("ZRANGE", keys("tenant_jobs"), start, end, "BYLEX", "LIMIT", 0, _IDS):
                 yield [entry[at : at + 12] for entry in entries]

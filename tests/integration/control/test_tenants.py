@@ -119,14 +119,14 @@ def test_no_more_jobs_of_a_tenant_wait_than_may() -> None:
     task.after(hours=1).enqueue("acme")
     with pytest.raises(TenantFull, match="tenant 'acme' has 2 jobs that wait in queue 'small'") as caught:
         task.enqueue("acme")
-    assert caught.value.waiting == 2
+    assert (caught.value.waiting, caught.value.most) == (2, 2)
     assert caught.value.refused.state == "unsent"
     task.enqueue("other")
     task.enqueue(None)
     task.using(tenant=None).enqueue(None)
     with pytest.raises(TenantFull) as caught:
         enqueue_many([task.job("third", number) for number in range(3)])
-    assert (caught.value.index, caught.value.accepted) == (2, 0)
+    assert (caught.value.index, caught.value.accepted, caught.value.waiting) == (2, 0, 0)
     assert waiting("third", of="small") == 0
     assert queue("small").tenant("acme").cancel() == 2
     task.enqueue("acme")
@@ -145,12 +145,35 @@ def test_a_job_with_a_key_counts_too_but_not_one_that_replaces_it(unique: Any) -
 
 
 @pytest.mark.usefixtures("settings_with_tenants")
+def test_a_job_that_replaces_one_of_another_queue_counts() -> None:
+    task = by_account.using(unique="replace", key="a")
+    task.enqueue("acme")
+    full = by_account.using(queue="small")
+    full.enqueue("acme")
+    full.enqueue("acme")
+    with pytest.raises(TenantFull):
+        task.using(queue="small").enqueue("acme")
+    assert (waiting("acme", of="small"), waiting("acme", of="mail")) == (2, 1)
+    queue("small").tenant("acme").cancel()
+    assert not task.using(queue="small").enqueue("acme").created
+    assert (waiting("acme", of="small"), waiting("acme", of="mail")) == (1, 0)
+
+
+@pytest.mark.usefixtures("settings_with_tenants")
 def test_a_key_of_a_tenant_is_found() -> None:
-    job = by_account.using(key="k").enqueue("acme")
-    for found in (by_account.get_job(key="k"), by_account.get_job(key="k", tenant="acme")):
+    task = by_account.using(key="k")
+    job, other = task.enqueue("acme"), task.enqueue("other")
+    assert other.created
+    with tenant("acme"):
+        found = by_account.get_job(key="k")
+    assert found is not None
+    assert found.id == job.id
+    for name, expected in (("acme", job), ("other", other)):
+        found = by_account.get_job(key="k", tenant=name)
         assert found is not None
-        assert found.id == job.id
+        assert found.id == expected.id
     assert by_account.get_job(key="other", tenant="acme") is None
+    assert by_account.get_job(key="k") is None
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, 7])

@@ -72,9 +72,17 @@ class Model(ModelState):
         if tenant is None or most is None:
             return
         others = sum((each.job.queue, each.job.tenant) == (queue, tenant) for each in before)
-        waiting = self.waiting_of(queue, tenant_digest(tenant)) + others
-        if waiting >= most:
+        waiting = self.waiting_of(queue, tenant_digest(tenant))
+        if waiting + others >= most:
             raise Full(number, waiting)
+
+    def _enters_queue(self, draft: UnsentJob, holder: bytes | None, own: bytes) -> bool:
+        """Return whether one more job waits in the queue of a draft if it is stored or replaces the holder."""
+        if holder is None:
+            return own not in self.jobs and own not in self.withdrawn
+        known = self.jobs[holder]
+        is_over = holder != own and (own in self.jobs or own in self.withdrawn)
+        return known.waits and known.queue != draft.job.queue and not is_over
 
     def replace(self, drafts: Sequence[UnsentJob]) -> tuple[dict[int, bytes], set[int]]:
         """Accept jobs, or put them in the place of waiting ones that hold their keys.
@@ -89,7 +97,7 @@ class Model(ModelState):
         new = [
             (same[-1], drafts[same[-1]])
             for digest, same in positions.items()
-            if self.holder(digest) is None and not {drafts[same[0]].job.raw_id} & {*self.jobs, *self.withdrawn}
+            if self._enters_queue(drafts[same[-1]], self.holder(digest), drafts[same[0]].job.raw_id)
         ]
         for at, (number, draft) in enumerate(new):
             self._check_tenant(number, draft, [each for _, each in new[:at]])
@@ -196,6 +204,8 @@ class Model(ModelState):
             job.start()
             self._use(job.queue)
         self.turns.charge(chosen, self.at(Place.READY))
+        for job in claims:
+            job.is_late = False
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, stopped, [job.lease for job in claims]
@@ -219,8 +229,8 @@ class Model(ModelState):
         is_scheduled = job.place is Place.SCHEDULED
         job.rank = self.rank(job, job.score) if is_scheduled else job.score
         job.ahead_us = job.score if is_scheduled and job.score > self.now else None
-        job.place, job.score = Place.CLAIMED, self.now + self.lease_us
-        self._follow()
+        self._leave(job)
+        job.score, job.has_paid = self.now + self.lease_us, False
         job.token, job.claimed_us, job.unconfirmed = token, self.now, True
         job.stop_by, job.progress = None, b""
         job.start()
@@ -410,14 +420,20 @@ class Model(ModelState):
         claims, aside, look = list[Next](), list[ModelJob](), want
         while not claims:
             for queue in queues:
-                if queue not in self.paused and not any(job.queue == queue for job in self.at(Place.READY)):
+                ready_jobs = [job for job in self.at(Place.READY) if job.queue == queue]
+                if queue in self.paused or not self.options_of(queue).fair:
+                    continue
+                if not ready_jobs:
                     self.turns.forget(queue)
+                for job in ready_jobs:
+                    job.is_late = not job.weight
+                self._follow()
             ready = self._ready_in_order(queues, strict, want)
             in_order = sorted([*back, *ready[: look + 1]], key=lambda item: item[0])
             seen = [each for _, each in in_order][:look]
             aside = [] if may_recover else [each.job for each in seen if each.job.crash_suspected]
             for job in aside:
-                job.place = Place.RECOVERED
+                job.place, job.is_late = Place.RECOVERED, False
                 self._list_queue(job.queue)
             self._follow()
             for each in seen:
@@ -441,8 +457,9 @@ class Model(ModelState):
         for queue in queues:
             ready = [job for job in self._in_order(Place.READY, queues, strict) if job.queue == queue]
             jobs = self.turns.order(ready, want + 1) if self.options_of(queue).fair else list(map(Next, ready))
+            ranks = [job.score for job in ready if self.is_served(job)]
             for number, each in enumerate(jobs):
-                found.append((self._sort_key(each.job, ready[number].score, number, queues, strict), each))
+                found.append((self._sort_key(each.job, ranks[number], number, queues, strict), each))
         return sorted(found, key=lambda item: item[0])
 
     def _sort_key(self, job: ModelJob, rank: int, number: int, queues: Sequence[str], strict: bool) -> Any:

@@ -86,7 +86,7 @@ class ModelState:
 
     def _leave(self, job: ModelJob) -> None:
         """Take a job out of its place; the caller puts it into another one."""
-        job.place = Place.CLAIMED
+        job.place, job.is_late = Place.CLAIMED, False
         self._follow()
 
     def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from django_delayq.store.digests import tenant_digest
 from tests.stateful.model.values import ModelJob
 
 #: What a job of weight 1 costs.
@@ -25,15 +26,17 @@ class Flow:
     @classmethod
     def of(cls, job: ModelJob) -> "Flow | None":
         """Return the flow of a ready job, None if it has no turn."""
-        return cls(job.queue, job.member[12], job.tenant) if job.tenant is not None and job.weight else None
+        if not job.weight and not job.is_late:
+            return None
+        return cls(job.queue, job.member[12], tenant_digest(None) if job.tenant is None else job.tenant)
 
 
 @dataclass(frozen=True)
 class Next:
-    """A job in the order of its queue; `begins` is the tag of its flow, None without a turn."""
+    """A job in the order of its queue, and whether that is the order of turns."""
 
     job: ModelJob
-    begins: int | None = None
+    by_turn: bool = False
 
 
 @dataclass
@@ -55,9 +58,8 @@ class Turns:
             self.active[flow] = max(self._time(flow), self.idle.pop(flow, 0))
 
     def order(self, ready: Sequence[ModelJob], most: int) -> list[Next]:
-        """Return the next jobs of one queue: those without a turn by their ranks, then by turns."""
-        without = [job for job in ready if not Flow.of(job) and (job.queue, job.tenant) not in self.paused]
-        found = [Next(job) for job in sorted(without, key=lambda job: (job.score, job.member))]
+        """Return the next jobs of one fair queue by turns."""
+        found = list[Next]()
         jobs: dict[Flow, list[ModelJob]] = {}
         for job in sorted(ready, key=lambda job: (job.score, job.member[:12], job.member[13])):
             if flow := Flow.of(job):
@@ -66,7 +68,7 @@ class Turns:
         while line and len(found) < most:
             priority, tag, tenant, flow = line.pop(0)
             job = jobs[flow].pop(0)
-            found.append(Next(job, tag))
+            found.append(Next(job, by_turn=True))
             if jobs[flow]:
                 later = tag + cost(job)
                 place = sum((each[0], each[1]) <= (priority, later) for each in line)
@@ -78,9 +80,11 @@ class Turns:
         charged: dict[Flow, int] = {}
         for each in claims:
             flow = Flow.of(each.job)
-            if flow and each.begins is not None:
-                charged[flow] = each.begins + cost(each.job)
-                self.times[flow.clock] = max(self._time(flow), each.begins)
+            each.job.has_paid = each.by_turn
+            if flow and each.by_turn:
+                begins = charged.get(flow, self.active[flow])
+                charged[flow] = begins + cost(each.job)
+                self.times[flow.clock] = max(self._time(flow), begins)
         busy = {Flow.of(job) for job in left}
         for flow, tag in charged.items():
             del self.active[flow]
@@ -94,7 +98,7 @@ class Turns:
     def refund(self, job: ModelJob) -> None:
         """Give back what the claim of a ready job cost its flow."""
         flow = Flow.of(job)
-        if flow in self.active:
+        if job.has_paid and flow in self.active:
             self.active[flow] = max(0, self.active[flow] - cost(job))
 
     def forget(self, queue: str) -> None:
@@ -111,4 +115,4 @@ class Turns:
 
 def cost(job: ModelJob) -> int:
     """Return what the service of a job costs its flow."""
-    return int(SERVICE / job.weight + 0.5)
+    return int(SERVICE / (job.weight or 1) + 0.5)

@@ -52,6 +52,9 @@ class ModelJob:
     tenant_name: str | None = None
     tenant: bytes | None = None
     weight: int = 0
+    #: It is ready, and got its turn from a claim; and its claim cost its flow a turn.
+    is_late: bool = False
+    has_paid: bool = False
     place: Place = Place.READY
     #: Due time, rank, lease end or time of death (µs).
     score: int = 0
@@ -160,7 +163,8 @@ class ModelJob:
 
 def digest_of(draft: UnsentJob) -> bytes | None:
     """Return the digest of a draft's unique key."""
-    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None
+    job = draft.job
+    return None if job.key is None else key_digest(job.task, job.key, job.tenant)
 
 
 @dataclass(frozen=True)

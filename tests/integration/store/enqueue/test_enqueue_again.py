@@ -84,7 +84,16 @@ def test_rejected_key_names_the_holder_and_stores_nothing_of_the_batch(apis: Sha
 
 
 def test_keys_of_different_tasks_are_different(apis: ShardApis) -> None:
-    assert enqueue.key_digest("a.task", "k") != enqueue.key_digest("b.task", "k")
+    digests = [
+        enqueue.key_digest(task, key, tenant)
+        for task, key, tenant in (
+            ("a.task", "k", None),
+            ("b.task", "k", None),
+            ("a.task", "k", "t"),
+            ("a.task", "tk", ""),
+        )
+    ]
+    assert len(set(digests)) == 4
 
 
 @pytest.mark.parametrize("ending", [Action.ACKNOWLEDGE, Action.DEAD_LETTER])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from django_delayq.exceptions import TenantFull
 from django_delayq.job.outcome import Action
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.testing.local_redis import LocalRedisServer
@@ -23,22 +24,84 @@ def check(apis: ShardApis) -> None:
     assert not list(ConsistencyCheck(apis.shard).walk())
 
 
-def test_jobs_from_before_go_first_and_then_the_tenants_take_turns(apis: ShardApis, unfair: ShardApis) -> None:
+def test_jobs_from_before_take_turns_with_the_others(apis: ShardApis, unfair: ShardApis) -> None:
     unfair.clock.now_us = apis.clock.now_us
-    add(unfair, *["big"] * 3, None)
+    add(unfair, *["big"] * 3, None, None)
     add(apis, *["big"] * 3, "a")
     worker = apis.worker()
-    assert tenants(worker.take(4, "fair").claims) == ["big", "big", "big", None]
-    assert sorted(map(str, tenants(worker.take(2, "fair").claims))) == ["a", "big"]
-    assert len(worker.take(9, "fair").claims) == 2
+    assert sorted(map(str, tenants(worker.take(3, "fair").claims))) == ["None", "a", "big"]
+    check(apis)
+    assert sorted(map(str, tenants(worker.take(2, "fair").claims))) == ["None", "big"]
+    assert tenants(worker.take(9, "fair").claims) == ["big"] * 4
     check(apis)
 
 
-def test_a_new_job_without_a_turn_is_found_behind_many_with_one(apis: ShardApis, unfair: ShardApis) -> None:
-    add(apis, *["big"] * 200)
+@pytest.mark.parametrize("before", [0, 100, 200])
+def test_a_job_without_a_turn_is_found_among_many_with_one(apis: ShardApis, unfair: ShardApis, before: int) -> None:
+    add(apis, *["big"] * before)
     unfair.clock.now_us = apis.clock.now_us
     add(unfair, "late")
-    assert "late" in tenants(apis.worker().take(2, "fair").claims)
+    apis.clock.now_us = unfair.clock.now_us
+    add(apis, *["big"] * (200 - before))
+    worker, served = apis.worker(), 0
+    while "late" not in tenants(worker.take(1, "fair").claims):
+        served += 1
+        # It is looked for from another place in each claim.
+        apis.clock.advance(7)
+        assert served < 30
+
+
+def test_a_job_with_a_late_turn_leaves_nothing_behind_when_it_is_cancelled(apis: ShardApis, unfair: ShardApis) -> None:
+    raw_ids = [unfair.add(queue="fair", tenant=name) for name in (None, "a", None)]
+    apis.worker().take(1, "fair", may_recover=True)
+    waiting = [raw_id for raw_id in raw_ids if apis.where(raw_id) == ["ready:fair"]]
+    assert apis.client.zcard(apis.keys("tenant_jobs")) == len(waiting) == 2
+    for raw_id in waiting:
+        assert apis.operations.cancel(raw_id)
+    assert not apis.client.exists(apis.keys("tenant_jobs"))
+    check(apis)
+
+
+def test_a_paused_tenant_is_not_served_if_its_jobs_came_from_another_process(
+    apis: ShardApis, unfair: ShardApis
+) -> None:
+    add(unfair, *["a"] * 3)
+    assert apis.operations.workers.pause_tenant("fair", "a", by="ann")
+    worker = apis.worker()
+    reply = worker.take(4, "fair")
+    assert not reply.claims
+    assert not reply.has_more
+    assert apis.operations.workers.resume_tenant("fair", "a")
+    assert len(worker.take(4, "fair").claims) == 3
+
+
+def test_a_worker_of_an_earlier_release_leaves_entries_that_the_next_claim_drops(apis: ShardApis) -> None:
+    add(apis, *["a"] * 4, "b")
+    first, second, *_ = apis.client.zrange(apis.keys.ready("fair"), 0, -1, withscores=True)
+    # It claimed two jobs; one of them waits again, with another rank.
+    apis.client.zrem(apis.keys.ready("fair"), first[0])
+    apis.client.hdel(apis.keys("jobs"), first[0][:12])
+    apis.client.hdel(apis.keys("job_extras"), first[0][:12])
+    apis.client.zadd(apis.keys.ready("fair"), {second[0]: second[1] + 900})
+    claims = [claim for _ in range(4) for claim in apis.worker().take(2, "fair").claims]
+    assert len({claim.raw_id for claim in claims}) == len(claims) == 4
+    check(apis)
+
+
+def test_jobs_that_an_earlier_release_claimed_do_not_count_for_a_limit(apis: ShardApis) -> None:
+    raw_ids = [apis.add(tenant="a", queue="capped") for _ in range(3)]
+    with pytest.raises(TenantFull):
+        apis.add(tenant="a", queue="capped")
+    for raw_id in raw_ids[:2]:
+        [member] = [each for each in apis.client.zrange(apis.keys.ready("capped"), 0, -1) if each[:12] == raw_id]
+        apis.client.zrem(apis.keys.ready("capped"), member)
+        apis.client.hdel(apis.keys("jobs"), raw_id)
+        apis.client.hdel(apis.keys("job_extras"), raw_id)
+    apis.add(tenant="a", queue="capped")
+    apis.add(tenant="a", queue="capped")
+    with pytest.raises(TenantFull):
+        apis.add(tenant="a", queue="capped")
+    check(apis)
 
 
 def test_a_worker_without_the_setting_takes_jobs_by_age_and_leaves_no_turn_behind(

@@ -7,6 +7,7 @@ import pytest
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.shard_apis import MS, SECOND, ShardApis, settlement
 
 
@@ -154,3 +155,59 @@ def test_tags_that_virtual_time_has_passed_are_dropped(apis: ShardApis) -> None:
         add(apis, f"{number}")
         worker.take(3, "fair")
     assert apis.client.zcard(apis.keys("turns")) <= 3
+
+
+def test_a_job_that_never_had_a_turn_gives_none_back(apis: ShardApis) -> None:
+    """A person claims one job again and again; the tenant gains no turns."""
+    add(apis, *["big"] * 40, *["a"] * 40)
+    worker = apis.worker()
+    worker.take(20, "fair")
+    raw_id = next(iter(apis.ready("fair")))
+    for _ in range(30):
+        claim = worker.api.claim_one(raw_id, worker_name="ann")
+        assert claim is not None
+        worker.settle(claim, Action.RELEASE)
+    served = Counter(tenants(worker.take(20, "fair").claims))
+    assert served == {"big": 10, "a": 10}
+
+
+def test_jobs_that_are_set_aside_do_not_move_the_turn_of_their_tenant(apis: ShardApis) -> None:
+    add(apis, *["a"] * 6, "b")
+    worker = apis.worker()
+    crashed = worker.take(3, "fair").claims
+    back = [settlement(claim, Action.RETRY, suspect=True, keeps_rank=True) for claim in crashed]
+    worker.take(0, settle=back)
+    seen = [claim.raw_id for _ in range(6) for claim in worker.take(1, "fair", may_recover=False).claims]
+    assert len(seen) == len(set(seen)) == 4
+    assert len(apis.recovered("fair")) == 3
+    assert not list(ConsistencyCheck(apis.shard).walk())
+
+
+def test_paused_tenants_hold_up_no_other_queue(apis: ShardApis) -> None:
+    for queue in ("fair", "other"):
+        add(apis, *["paused"] * 80, queue=queue)
+        apis.operations.workers.pause_tenant(queue, "paused", by="ann")
+    old = apis.add(queue="default")
+    apis.clock.advance(SECOND)
+    for queue in ("fair", "other"):
+        add(apis, *["a"] * 5, queue=queue)
+    assert [claim.raw_id for claim in apis.worker().take(1, "fair", "other", "default").claims] == [old]
+
+
+def test_recovered_jobs_of_paused_tenants_hold_up_no_other(apis: ShardApis) -> None:
+    add(apis, *["paused"] * 80, "a", *["paused"] * 80)
+    worker = apis.worker()
+    claims = [claim for _ in range(3) for claim in worker.take(64, "fair").claims]
+    for at in range(0, len(claims), 50):
+        ends = [settlement(each, Action.RETRY, suspect=True, keeps_rank=True) for each in claims[at : at + 50]]
+        worker.take(0, settle=ends)
+    while apis.ready("fair"):
+        worker.take(1, "fair", may_recover=False)
+    assert len(apis.recovered("fair")) == 161
+    apis.operations.workers.pause_tenant("fair", "paused", by="ann")
+    for _ in range(20):
+        apis.clock.advance(7)
+        if claims := worker.take(1, "fair").claims:
+            break
+    assert tenants(claims) == ["a"]
+    assert not worker.take(1, "fair").claims

@@ -1,5 +1,6 @@
 """Failures after a commit: a held key, an outage, a failing hook, no commit at all."""
 
+from collections import Counter
 from contextlib import ExitStack
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from django.db import connections, transaction
 
 from django_delayq import enqueue_many
-from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
+from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable, TenantFull
 from django_delayq.job.job import State
 from django_delayq.task.handle import JobHandle
 from tests.integration.task.on_commit.commits import Wrong, real_commits, sent
@@ -79,6 +80,21 @@ def test_the_error_names_all_jobs_even_with_another_hook_between_them(start_redi
     server.restart()
     raised.value.resend()
     assert (first.refresh().state, second.refresh().state) == (State.READY, State.READY)
+
+
+@real_commits
+def test_jobs_of_a_full_tenant_stop_no_others_and_are_named_once(delayq_settings: Any) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"default": {"max_waiting": 40}}}
+    full, other = noop.using(tenant="full"), noop.using(tenant="other")
+    full.enqueue()
+    with pytest.raises(TenantFull, match="1 jobs that wait.*more than the 40 that") as caught, transaction.atomic():
+        handles = [task.enqueue(number) for number in range(600) for task in (full, other)[: 1 + (number < 40)]]
+    by_state = Counter((handle.draft is None, handle.state) for handle in handles)
+    assert by_state == {(True, State.READY): 39 + 40, (True, State.GONE): 561}
+    [note] = caught.value.__notes__
+    assert note.startswith(f"Not sent: {caught.value.refused.id}, ")
+    assert " and 556 more: tenant 'full' has 1 jobs" in note
+    assert sent() == 80
 
 
 @real_commits

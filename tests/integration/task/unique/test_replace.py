@@ -186,7 +186,7 @@ def test_a_running_job_of_an_older_worker_holds_no_key_that_ends_at_its_start(ap
     apis.enqueue(first)
     apis.worker().take(1)
     # An older script does not give it up.
-    apis.client.hset(apis.keys("unique_keys"), key_digest(first.job.task, "k"), first.job.member)
+    apis.client.hset(apis.keys("unique_keys"), key_digest(first.job.task, "k", None), first.job.member)
     second = apis.draft(key="k", unique="replace", until_start=True)
     assert apis.enqueue(second).held == {}
     assert list(apis.ready()) == [second.job.raw_id]
