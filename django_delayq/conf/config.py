@@ -150,9 +150,10 @@ class WorkerConfig(LeaseConfig):
         "Run a dispatcher and a worker inside the process that `runserver` reloads, so that development needs one "
         "terminal. Only with `DEBUG` and the reloader, never with `DEBUG` off.",
     )
-    #: Queues to serve, in this order; empty: all, or those of the filter, best rank first. Only the command line sets
-    #: the two.
+    #: Queues to serve, in this order; empty: all, or those of the filter, best rank first. With weights, one for each
+    #: queue, they are served in these shares instead. Only the command line sets the three.
     queues: tuple[str, ...] = ()
+    weights: tuple[int, ...] = ()
     queue_filter: QueueFilter | None = None
 
     @property

@@ -108,16 +108,19 @@ def reporting(
             thread.join(max(0.0, until - clock()))
 
 
-def claims_status(claims: Sequence[Claim], *, queues: Sequence[str], filtered: bool = False) -> dict[str, Any]:
+def claims_status(
+    claims: Sequence[Claim], *, queues: Sequence[str], filtered: bool = False, weights: Sequence[int] = ()
+) -> dict[str, Any]:
     """Return the part of a worker's status about its jobs and queues; bounded, so that reports stay short.
 
-    `filtered`: the queues are the items of a queue filter.
+    `filtered`: the queues are the items of a queue filter. `weights`: those of the queues, in their order.
     """
     return {
         "queues": queues[:_QUEUES],
         # Older releases ignore `filtered`. This keeps them from showing other queues as not served.
         "more_queues": filtered or len(queues) > _QUEUES,
         "filtered": filtered and len(queues) <= _QUEUES,
+        "weights": weights[:_QUEUES],
         "running": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
         "oldest_us": min((claim.claimed_us for claim in claims), default=None),
     }

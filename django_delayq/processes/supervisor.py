@@ -13,6 +13,7 @@ from django_delayq.processes.backoff import backoff
 _PASSED_ON = (
     "backend",
     "queues",
+    "weights",
     "concurrency",
     "pool",
     "forward_to",

@@ -23,8 +23,9 @@ from django_delayq.worker.claiming.heartbeats import Heartbeats
 from django_delayq.worker.claiming.leases import HeldClaims
 from django_delayq.worker.claiming.prefetch import PrefetchPolicy
 from django_delayq.worker.claiming.queue_listener import QueueListener
+from django_delayq.worker.claiming.queue_weights import QueueWeights
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
-from django_delayq.worker.exchange_session import ExchangeSession, InFlight
+from django_delayq.worker.exchange_session import ExchangeSession, InFlight, Settled
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
@@ -129,7 +130,8 @@ class Worker(Runnable):
         #: Called when jobs were settled as interrupted while their code still runs here. `run_worker` sets it, to end
         #: the process.
         self.on_interrupted: Callable[[], object] = lambda: None
-        self._queues = QueueListener(shard, config.queues, config.queue_filter, clock=clock)
+        self._weights = QueueWeights(dict(zip(config.queues, config.weights, strict=True))) if config.weights else None
+        self._queues = QueueListener(shard, config.queues, config.queue_filter, weights=self._weights, clock=clock)
         self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config, clock=clock)
         self._outcomes = OutcomeBuffer(clock=clock)
         self._prefetch = PrefetchPolicy(pool.size, holds=lambda: self._outcomes.expected, sharing=sharing)
@@ -212,7 +214,12 @@ class Worker(Runnable):
     def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of this worker; called by another thread."""
         config = self._config
-        held = claims_status(list(self._held), queues=config.queue_texts, filtered=config.queue_filter is not None)
+        held = claims_status(
+            list(self._held),
+            queues=config.queue_texts,
+            filtered=config.queue_filter is not None,
+            weights=config.weights,
+        )
         return {"slots": self._pool.size, **held, "quiet": self._is_quiet}
 
     def quiet(self, wanted: bool) -> None:
@@ -312,6 +319,10 @@ class Worker(Runnable):
             )
             load = self._prefetch.load(self._pool.held)
             want = load.claim_count if self.phase.claims else 0
+            if self._weights:
+                # No more than of a fair queue: if one queue may give less than another, the exchange says nothing about
+                # which of them are empty.
+                want = min(want, self._weights.limit, load.fair_count)
             self._prefetch.requested = want
             self._session.prepare(
                 ended=ended,
@@ -325,6 +336,7 @@ class Worker(Runnable):
 
     def _exchange(self) -> None:
         reply, settled = self._session.exchange(self._outcomes)
+        self._record_claims(reply, settled)
         self._accept_claims(reply)
         if self._prefetch.request_ended(wants_more=self._work_available, held=self._pool.held):
             self.wake()
@@ -337,6 +349,17 @@ class Worker(Runnable):
         emit_all(settled, lost=reply.lost, metrics=self.metrics)
         if reply.dispatcher_overdue and not self._drain:
             self._promote()
+
+    def _record_claims(self, reply: ExchangeReply, settled: Settled) -> None:
+        if self._weights is None:
+            return
+        self._weights.record(
+            [claim.queue for claim in reply.claims],
+            # A reply to a request that wanted none does not show whether there are more.
+            has_more=reply.has_more or not reply.claimed,
+            # Otherwise a queue of long jobs would pay for claims that waited in vain behind one of them.
+            released=[each.claim.queue for each, outcome in settled if outcome.kind is OutcomeKind.UNSTARTED],
+        )
 
     def _accept_claims(self, reply: ExchangeReply) -> None:
         may_run = self._recovered.record_reply(reply)

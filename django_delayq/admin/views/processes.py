@@ -42,8 +42,10 @@ class ProcessRow:
 
     @property
     def queues(self) -> list[tuple[str, str]]:
-        """The queues it serves, in order: displayed name, name in URLs; empty = all."""
-        return [(printable(name), url_name(name)) for name in self.process.queues]
+        """The queues it serves, in order: displayed name, with its weight if it has one, name in URLs; empty = all."""
+        queues, weights = self.process.queues, self.process.weights
+        ends = [f"={weight}" for weight in weights] or [""] * len(queues)
+        return [(printable(name) + end, url_name(name)) for name, end in zip(queues, ends, strict=True)]
 
     @property
     def again_us(self) -> int:

@@ -118,9 +118,11 @@ def _worker_config(config: Config, options: dict[str, Any]) -> WorkerConfig:
 
 
 def _order(worker: WorkerConfig) -> str:
-    """Return which queues the worker serves, and in which order."""
+    """Return which queues the worker serves, and in which order or shares."""
     if worker.queue_filter is not None:
         return f"{', '.join(worker.queue_texts)}, best rank first,"
+    if worker.weights:
+        return f"{', '.join(map('{}={}'.format, worker.queues, worker.weights))}, in these shares,"
     return (
         f"{', '.join(worker.queues)}, in this order," if worker.queues[1:] else "".join(worker.queues) or "all queues"
     )

@@ -19,7 +19,7 @@ _STATUS = {
     **dict.fromkeys(("name", "version"), str),
     **dict.fromkeys(("started_us", "rss", "slots", "oldest_us", "promoted", "lag_p95_us"), int),
     **dict.fromkeys(("more_queues", "filtered", "quiet"), bool),
-    **{"queues": list, "running": dict},
+    **{"queues": list, "weights": list, "running": dict},
 }
 _PAUSE = re.compile(rb"(\d{1,18}) (.*?)(?:\xff(\d{1,18}))?", re.DOTALL)
 
@@ -92,9 +92,10 @@ class Process:
     started_us: int | None = None
     #: Resident memory in bytes.
     rss: int = 0
-    #: Of a worker: queues in the order it serves them (none = all), most jobs at once, running jobs by queue, start of
-    #: the oldest (µs since the epoch).
+    #: Of a worker: queues in the order it serves them (none = all), their weights (none = it has no weights), most jobs
+    #: at once, running jobs by queue, start of the oldest (µs since the epoch).
     queues: tuple[str, ...] = ()
+    weights: tuple[int, ...] = ()
     #: Whether it serves more queues than `queues`.
     more_queues: bool = False
     #: Whether `queues` are the items of its queue filter.
@@ -135,6 +136,10 @@ class Process:
         found = _of_types(status, _STATUS)
         if "queues" in found:
             found["queues"] = tuple(map(str, found["queues"]))
+        if "weights" in found:
+            weights = tuple(each for each in found["weights"] if has_type(each, int))
+            # Edited manually: nobody knows which weight is whose.
+            found["weights"] = weights if len(weights) == len(found.get("queues", ())) else ()
         if "running" in found:
             found["running"] = _of_types(found["running"], dict.fromkeys(found["running"], int))
         return cls(**known, **found)

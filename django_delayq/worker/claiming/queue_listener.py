@@ -16,6 +16,7 @@ from django_delayq.exceptions import StoreError
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
+from django_delayq.worker.claiming.queue_weights import QueueWeights
 
 #: Seconds for which a worker of a filter leaves `notify` to others after it consumed or sent one. Then jobs of queues
 #: that it does not serve wake it ten times a second at most, and it does not consume what it has sent to others.
@@ -25,7 +26,7 @@ _SHORTEST_POP = 0.01
 
 
 class QueueListener:
-    """The chosen queues in strict order, or all queues of the shard that the filter matches."""
+    """The chosen queues, strictly in order or in turn by weight, or all queues of the shard that the filter matches."""
 
     def __init__(
         self,
@@ -33,26 +34,33 @@ class QueueListener:
         chosen: tuple[str, ...],
         queue_filter: QueueFilter | None = None,
         *,
+        weights: QueueWeights | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._shard = shard
         self._listener = shard.blocking_listener()
         self._chosen = chosen
         self._filter = queue_filter
+        self._weights = weights
         self._clock = clock
         self._shared_key = shard.keys("notify")
-        self.queues = chosen
+        self._served = chosen
         #: The names of all queues when they were last read.
         self._names: frozenset[str] = frozenset()
         #: Monotonic moment before which a worker of a filter does not listen to `notify`.
         self._pause_until = 0.0
         #: This worker of a filter consumed a `notify`, or may have lost one, and must send it on.
         self.owes_notification = False
-        #: Version of the names in `queues`, and the version in the last reply.
+        #: Version of the names in `_served`, and the version in the last reply.
         self._version: bytes | None = None
         self._newest: bytes | None = None
         #: A notification may have been lost, so the worker must ask. Only a reply shows that Redis works again.
         self.wakeup_missed = False
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues to name in the next exchange, in order."""
+        return self._weights.order if self._weights else self._served
 
     @property
     def strict(self) -> bool:
@@ -148,7 +156,7 @@ class QueueListener:
         # A name that is added meanwhile is read now, or it changes the version in the next reply.
         names, self._version = self._shard.read_served_queues(), version
         self._names = frozenset(names)
-        self.queues = tuple(name for name in names if self._filter is None or self._filter.matches(name))
+        self._served = tuple(name for name in names if self._filter is None or self._filter.matches(name))
         if not known.issuperset(names):
             if self._filter and self._listener.listening:
                 # The outstanding pop does not listen to the new queues, and could consume what is sent to others now.

@@ -57,6 +57,11 @@ def test_a_worker_of_a_filter_shows_it_as_it_was_given(browser: Client, stock: S
     assert "web1:4411 active Quiet web1:4411 mail* , -mail.%2A 0 of 4" in listed(browser)
 
 
+def test_a_worker_of_weighted_queues_shows_the_weights(browser: Client, stock: ShardApis) -> None:
+    tell(stock, slots=4, **claims_status([], queues=["mail", "<b>"], weights=[6, 1]))
+    assert "web1:4411 active Quiet web1:4411 mail=6 , <b>=1 0 of 4" in listed(browser)
+
+
 def test_worker_of_all_queues_says_so(browser: Client, stock: ShardApis) -> None:
     tell(stock, slots=4)
     assert "web1:4411 active Quiet web1:4411 all 0 of 4" in listed(browser)

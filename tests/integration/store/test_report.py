@@ -156,6 +156,28 @@ def test_a_worker_of_a_filter_serves_what_the_filter_matches(
     assert all(replace(process, filtered=False).serves(queue) for queue in queues)
 
 
+@pytest.mark.parametrize(
+    ("weights", "shown"),
+    [([6, 1], (6, 1)), ([6], ()), ([6, "1"], ()), ([6, True], ()), ([6, 1, 1], ()), ({"mail": 6}, ())],
+)
+def test_a_report_has_a_weight_for_each_queue_or_none(weights: Any, shown: tuple[int, ...], apis: ShardApis) -> None:
+    status = {**claims_status([], queues=["mail", "bulk"], weights=[6, 1]), "weights": weights}
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", status, {})
+    [process] = apis.store.dashboard(0).snapshot().processes
+    assert (process.queues, process.weights) == (("mail", "bulk"), shown)
+    assert process.serves("mail") and not process.serves("other")
+
+
+def test_more_weighted_queues_than_a_report_names_have_a_weight_each(apis: ShardApis) -> None:
+    names = [f"queue {number}" for number in range(60)]
+    ProcessReports(apis.shard).report(
+        os.urandom(8), "worker", claims_status([], queues=names, weights=list(range(1, 61))), {}
+    )
+    [process] = apis.store.dashboard(0).snapshot().processes
+    assert (process.queues, process.weights) == (tuple(names[:50]), tuple(range(1, 51)))
+    assert process.serves("queue 59")
+
+
 def test_a_worker_of_names_like_patterns_serves_these_names(apis: ShardApis) -> None:
     ProcessReports(apis.shard).report(os.urandom(8), "worker", claims_status([], queues=["mail*", "-x"]), {})
     [process] = apis.store.dashboard(0).snapshot().processes

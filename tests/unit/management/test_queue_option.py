@@ -1,4 +1,4 @@
-"""Queue option: what `run_worker --queues` accepts, and what it refuses with the cure."""
+"""Queue options: what `run_worker --queues` and `--weights` accept, and what they refuse with the cure."""
 
 import pytest
 from django.core.management.base import CommandError, CommandParser
@@ -11,7 +11,12 @@ DECLARED = TaskConfig(queues=frozenset({"mail", "mail.slow", "reports"}))
 
 def read(text: str | None, tasks: TaskConfig = DECLARED) -> WorkerConfig:
     """Return the settings of a worker with this option."""
-    return with_queues(WorkerConfig(), {"queues": text}, tasks=tasks)
+    return with_queues(WorkerConfig(), {"queues": text, "weights": None}, tasks=tasks)
+
+
+def weighted(text: str, tasks: TaskConfig = DECLARED) -> WorkerConfig:
+    """Return the settings of a worker with these weights."""
+    return with_queues(WorkerConfig(), {"queues": None, "weights": text}, tasks=tasks)
 
 
 def parsed(*options: str) -> str | None:
@@ -90,6 +95,74 @@ def test_a_list_may_begin_with_an_exclusion() -> None:
 def test_an_exclusion_without_the_sign_of_equality_is_refused_with_the_cure(options: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match="--queues: expected one argument; write --queues=-slow"):
         parsed(*options)
+
+
+@pytest.mark.parametrize(
+    ("text", "queues", "weights"),
+    [
+        ("mail=6,reports=1", ("mail", "reports"), (6, 1)),
+        (" reports = 100 , mail=1 ", ("reports", "mail"), (100, 1)),
+        ("mail=3", ("mail",), (3,)),
+        ("m%61il=007", ("mail",), (7,)),
+    ],
+)
+def test_weights_are_read_in_their_order(text: str, queues: tuple[str, ...], weights: tuple[int, ...]) -> None:
+    config = weighted(text)
+    assert (config.queues, config.weights, config.queue_filter) == (queues, weights, None)
+
+
+def test_encoded_names_have_weights() -> None:
+    config = weighted("a%3Db=1,a%2Cb=2,%2Dx=3,slow%2A=4,50%25=5,Größe=6,Gr%C3%B6%C3%9Fe 2=7", TaskConfig())
+    assert dict(zip(config.queues, config.weights, strict=True)) == {
+        **{"a=b": 1, "a,b": 2, "-x": 3, "slow*": 4},
+        **{"50%": 5, "Größe": 6, "Größe 2": 7},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'' has no weight; write NAME=WEIGHT, for example mail=6,bulk=1"),
+        ("mail=6,", "'' has no weight"),
+        ("mail", "'mail' has no weight"),
+        ("mail:6", "'mail:6' has no weight"),
+        ("mail=0", "'mail=0' must have a whole number, 1 to 100, behind the ="),
+        ("mail=101", "'mail=101' must have a whole number, 1 to 100"),
+        ("mail=99999999999999999999", "must have a whole number, 1 to 100"),
+        ("mail=-1", "must have a whole number"),
+        ("mail=+1", "must have a whole number"),
+        ("mail=1_0", "must have a whole number"),
+        ("mail=1.5", "must have a whole number"),
+        ("mail=٣", "must have a whole number"),
+        ("mail=", "must have a whole number"),
+        ("mail=six", "must have a whole number"),
+        ("ma=il=6", "'ma=il=6' must have a whole number.*write %3D for = in a name"),
+        ("mail=6 reports=1", "must have a whole number.*put a comma between two queues"),
+        ("mail=6,reports=1,m%61il=2", "'m%61il' is the same queue as an item before it; give each queue one weight"),
+        ("=6", "queue must be 1 to 200 bytes"),
+        ("x" * 201 + "=6", "queue must be 1 to 200 bytes"),
+        ("mail*=6", r"'mail\*' is a pattern or an exclusion; name each queue, or write %2A"),
+        ("-mail=6", "'-mail' is a pattern or an exclusion; name each queue, or write %2A for a .* and %2D"),
+        ("-=6", "'-' is a pattern or an exclusion"),
+        ("50%=6", "write %25"),
+        ("report=6", "queue 'report' is not declared.*did you mean 'reports'"),
+    ],
+)
+def test_bad_weights_are_refused(text: str, words: str) -> None:
+    with pytest.raises(CommandError, match=f"^--weights: .*{words}"):
+        weighted(text)
+
+
+@pytest.mark.parametrize("queues", ["", "mail", "mail*"])
+def test_weights_and_a_list_exclude_each_other(queues: str) -> None:
+    with pytest.raises(CommandError, match="^--weights: it names the queues itself, so leave out --queues"):
+        with_queues(WorkerConfig(), {"queues": queues, "weights": "mail=6"}, tasks=DECLARED)
+
+
+def test_weights_without_a_value_are_refused_with_the_cure() -> None:
+    for options in (("--weights",), ("--weights", "-mail=6")):
+        with pytest.raises(CommandError, match="--weights: expected one argument; write --weights mail=6,bulk=1"):
+            parsed(*options)
 
 
 def test_other_errors_of_the_command_line_have_no_hint() -> None:

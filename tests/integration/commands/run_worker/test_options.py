@@ -52,6 +52,13 @@ def test_output_of_tasks_is_not_lost_at_the_end(processes: Processes) -> None:
             "--queues: pattern 'mial*' matches no queue of DELAYQ['QUEUES'] (did you mean 'mail'?)",
         ),
         (["--queues=-mail,-bulk"], 1, "--queues: -mail, -bulk leaves no queue of DELAYQ['QUEUES']"),
+        (["--weights", "mail=0,bulk=1"], 1, "--weights: 'mail=0' must have a whole number, 1 to 100, behind the ="),
+        (
+            ["--weights", "mail=1", "--queues", "mail"],
+            1,
+            "--weights: it names the queues itself, so leave out --queues",
+        ),
+        (["--weights", "mial=1"], 1, "did you mean 'mail'?"),
         (["--queues", "-mail"], 2, "--queues: expected one argument; write --queues=-slow, with =,"),
     ],
 )
