@@ -1,0 +1,253 @@
+"""Planted bugs of which jobs a worker claims: those that are set aside, and those of weighted queues.
+
+Each has the tests of which at least one must fail.
+"""
+
+from tests.stateful.mutations import EXCHANGE, Mutation
+
+at = Mutation.at
+STORE = "tests/integration/store/claims/test_set_aside.py"
+JOBS = "tests/integration/worker/pools/test_recovered_jobs.py"
+RECOVERY = "tests/integration/worker/pools/test_recovery.py"
+SHARES, WEIGHTED = "tests/unit/worker/test_queue_weights.py", "tests/integration/worker/test_weighted_queues.py"
+WEIGHTS, OPTION = "worker/claiming/queue_weights.py", "management/queue_option.py"
+OPTIONS, COMMAND = "tests/unit/management/test_queue_option.py", "tests/integration/commands/run_worker/test_queues.py"
+REPORT = "tests/integration/store/test_report.py"
+
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a job that may not run here blocks the queue", EXCHANGE, "if suspect and not may_recover then", "if false then"
+    ): (STORE,),
+    at("a job that is set aside loses its rank", EXCHANGE, "{entry.rank, entry.member}", "{now, entry.member}"): (
+        STORE,
+    ),
+    at(
+        "a moved job is no longer set aside",
+        "store/lua/move.lua",
+        "place == ready and to_ready or to_recovered",
+        "to_ready",
+    ): (STORE,),
+    at(
+        "a worker that claims a recovered job notifies nobody of the others",
+        EXCHANGE,
+        "if recovered_job and recovered_waits then notify_workers(",
+        "if false then push_notification(",
+    ): (STORE,),
+    at(
+        "recovered jobs that remain notify forever",
+        EXCHANGE,
+        "if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
+        "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+    ): (STORE,),
+    at(
+        "a claim reads recovered jobs that it may not run",
+        EXCHANGE,
+        "local recovered_job = may_recover and next_recovered()",
+        "local recovered_job = next_recovered()",
+    ): (STORE,),
+    at(
+        "a claim stops after one round of setting aside",
+        EXCHANGE,
+        "until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE",
+        "until true",
+    ): (STORE,),
+    at(
+        "a resumed queue does not notify of its recovered jobs",
+        "store/lua/resume.lua",
+        " + redis.call('ZCARD', recovered)\n",
+        "\n",
+    ): (STORE,),
+    at(
+        "the consistency check does not know where recovered jobs wait",
+        "store/lua/audit_records.lua",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])\n",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",
+    ): (STORE,),
+    at(
+        "recovered jobs are not counted",
+        "store/lua/snapshot.lua",
+        " + (back[1] and redis.call('ZCARD', recovered) or 0)",
+        "",
+    ): (STORE,),
+    at(
+        "a worker claims recovered jobs without a free process",
+        "worker/pools/recovery.py",
+        "        return self._reserved\n",
+        "        return True\n",
+    ): (JOBS, RECOVERY),
+    at(
+        "each recovered job starts another process",
+        "worker/pools/recovery.py",
+        " or self._processes.count >= MAX_PROCESSES",
+        "",
+    ): (RECOVERY, JOBS),
+    at(
+        "the reservation of a process is never released",
+        "worker/pools/recovery.py",
+        "            self._reserved -= 1\n",
+        "",
+    ): (RECOVERY, JOBS),
+    at(
+        "idle recovery processes never end",
+        "worker/pools/recovery.py",
+        "                self._processes.end_idle()\n",
+        "                pass\n",
+    ): (RECOVERY,),
+    at(
+        "an outage of one shard keeps the reserved processes of all shards",
+        "worker/worker.py",
+        "            self._recovered.cancel_reservation()\n",
+        "",
+    ): ("tests/integration/worker/test_one_outcome.py",),
+    at(
+        "a recovered job runs without a process of its own",
+        "worker/worker.py",
+        "if self.phase.claims and may_run and self._blocking_claim.confirm(reply):",
+        "if self.phase.claims and self._blocking_claim.confirm(reply):",
+    ): ("tests/integration/worker/test_one_outcome.py",),
+    at(
+        "a worker forgets a recovered job that it released",
+        "worker/pools/recovery.py",
+        "reply.recovered or not may_run",
+        "reply.recovered",
+    ): (RECOVERY,),
+    at(
+        "a worker with --drain exits before the recovered jobs have run",
+        "worker/worker.py",
+        " or self._recovered.jobs_left",
+        "",
+    ): (JOBS,),
+    at(
+        "a job that is set aside ends the claim early",
+        "store/lua/settle_and_claim.lua",
+        "      aside[#aside + 1] = entry\n",
+        "      aside[#aside + 1], full = entry, #claims > 0\n",
+    ): ("tests/integration/store/claims/test_set_aside.py",),
+    at("claims of weighted queues do not count", WEIGHTS, "self._used[queue] += 1 / self._weights[queue]", "pass"): (
+        SHARES,
+    ),
+    at("all weights are equal", WEIGHTS, "self._used[queue] += 1 / self._weights[queue]", "self._used[queue] += 1"): (
+        SHARES,
+    ),
+    at(
+        "claims of weighted queues that were given back count",
+        WEIGHTS,
+        "self._used[queue] -= 1 / self._weights[queue]",
+        "pass",
+    ): (SHARES,),
+    at(
+        "an empty queue saves its share for later",
+        WEIGHTS,
+        "self._used[queue] = max(self._used[queue], mean)",
+        "pass",
+    ): (SHARES,),
+    at(
+        "an empty queue is forgiven what it owes",
+        WEIGHTS,
+        "self._used[queue] = max(self._used[queue], mean)",
+        "self._used[queue] = mean",
+    ): (SHARES,),
+    at(
+        "a queue that was alone pays for it",
+        WEIGHTS,
+        "            self._used = dict.fromkeys(self._used, 0.0)\n",
+        "            pass\n",
+    ): (SHARES,),
+    at(
+        "the queue that is ahead of its share comes first",
+        WEIGHTS,
+        "self._weights[queue] * (self._used[queue] - due)))",
+        "-self._weights[queue] * (self._used[queue] - due)))",
+    ): (SHARES,),
+    at(
+        "single claims of weighted queues come in rows",
+        WEIGHTS,
+        "due = mean + 1 / total",
+        "due = mean + 7 / total",
+    ): (SHARES,),
+    at("a batch of weighted queues is always full", WEIGHTS, "limit = min(limit, ahead, behind)", "pass"): (SHARES,),
+    at(
+        "a batch of weighted queues has no limit",
+        WEIGHTS,
+        "limit, weights, claims, soonest = float(MAX_BATCH)",
+        "limit, weights, claims, soonest = 64.0",
+    ): (SHARES,),
+    at(
+        "a batch may put the other queues too far behind",
+        WEIGHTS,
+        "limit = min(limit, ahead, behind)",
+        "limit = min(limit, ahead)",
+    ): (SHARES,),
+    at(
+        "a reply without claims shows that all queues before the last are empty",
+        WEIGHTS,
+        "set(claimed)), default=0)",
+        "set(claimed)), default=len(self.order) - 1)",
+    ): (SHARES,),
+    at(
+        "a batch may go to any queue behind empty ones",
+        WEIGHTS,
+        "limit = min(limit, ahead, behind)",
+        "limit = min(MAX_BATCH, ahead, behind)",
+    ): (SHARES,),
+    at(
+        "a worker claims more than the shares of its queues allow",
+        "worker/worker.py",
+        "want = min(want, self._weights.limit)",
+        "pass",
+    ): (WEIGHTED,),
+    at(
+        "a worker names its weighted queues in a fixed order",
+        "worker/claiming/queue_listener.py",
+        "return self._weights.order if self._weights else self._served",
+        "return self._served",
+    ): (WEIGHTED,),
+    at(
+        "a worker counts claims that waited in vain",
+        "worker/worker.py",
+        "for each, outcome in settled if outcome.kind is OutcomeKind.UNSTARTED]",
+        "for each, outcome in settled if False]",
+    ): (WEIGHTED,),
+    at(
+        "an exchange that claims nothing ends what queues owe",
+        "worker/worker.py",
+        "has_more=reply.has_more or not reply.claimed,",
+        "has_more=reply.has_more,",
+    ): (WEIGHTED,),
+    at(
+        "a weight may be 0",
+        OPTION,
+        "if not 1 <= number <= _MAX_WEIGHT:",
+        "if not 0 <= number <= _MAX_WEIGHT:",
+    ): (OPTIONS,),
+    at("a weight may have digits of any script", OPTION, 're.compile("[0-9]{1,4}")', 're.compile(r"\\d{1,4}")'): (
+        OPTIONS,
+    ),
+    at(
+        "the last of two weights of a queue holds",
+        OPTION,
+        "        if queue in weights:\n",
+        "        if False:\n",
+    ): (OPTIONS,),
+    at(
+        "weights hold beside a list of queues",
+        OPTION,
+        'if options["queues"] is not None and options["weights"] is not None:',
+        "if False:",
+    ): (OPTIONS,),
+    at("a pattern is the name of a weighted queue", OPTION, 'if name.startswith("-") or "*" in name:', "if False:"): (
+        OPTIONS,
+    ),
+    at(
+        "the workers of a supervisor have no weights",
+        "processes/supervisor.py",
+        '    "weights",\n',
+        "",
+    ): (COMMAND,),
+    at(
+        "a report may have another number of weights than of queues",
+        "store/queries/snapshot.py",
+        'weights if len(weights) == len(found.get("queues", ())) else ()',
+        "weights",
+    ): (REPORT,),
+}
