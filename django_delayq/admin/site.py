@@ -31,6 +31,7 @@ from django_delayq.admin.views import (
     processes,
     queues,
     tasks,
+    tenants,
     unavailable,
 )
 from django_delayq.admin.views import job as detail
@@ -96,6 +97,7 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("scheduled/", "scheduled", lists.show_scheduled, _READ),
     ("queues/", "queues", queues.show, _READ),
     ("queues/<delayq_queue:queue>/", "queue_detail", lists.show_ready, _READ),
+    ("queues/<delayq_queue:queue>/tenants/", "queue_tenants", tenants.show, _READ),
     ("running/", "running", lists.show_running, _READ),
     ("failed/", "failed", failed.show, _READ),
     # A POST to a job's page or to an export reveals hidden values.

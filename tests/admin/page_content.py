@@ -36,9 +36,9 @@ def words(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", inner)).split())
 
 
-def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:
+def rows(browser: Client, name: str = "queues", *args: object) -> dict[str, list[str]]:
     """Return the rows of the page's table: first cell -> the others, as text."""
-    html = browser.get(page(name)).content.decode().replace("<wbr>", "")
+    html = browser.get(page(name, *args)).content.decode().replace("<wbr>", "")
     body = html.split("<tbody>")[1].split("</tbody>")[0]
     cells = [
         [

@@ -9,6 +9,7 @@ BOUNDS = "tests/admin/actions/test_bounds.py"
 RUN = "tests/integration/commands/operating/test_run_process.py"
 STATS = "tests/integration/commands/operating/test_stats.py"
 SHOWN = "tests/integration/commands/operating/test_shown_jobs.py"
+TENANTS, TENANT_TOGGLES = "tests/admin/tenants/test_page.py", "tests/admin/tenants/test_toggles.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -218,4 +219,46 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return self.waits and self.expires_us is not None and",
         "return self.expires_us is not None and",
     ): ("tests/admin/views/test_expiry.py",),
+    at(
+        "a tenant is paused in the first shard alone",
+        "admin/actions/toggles.py",
+        "for shard in range(page.store.config.shards):",
+        "for shard in range(1):",
+    ): (TENANT_TOGGLES,),
+    at(
+        "the admin pauses tenants of a queue that is not fair",
+        "admin/actions/toggles.py",
+        "if not page.store.config.tasks.options_of(queue).fair:",
+        "if not queue:",
+    ): (TENANT_TOGGLES,),
+    at(
+        "a form without a tenant pauses the jobs that have none",
+        "admin/actions/toggles.py",
+        "    if not (queue and tenant):\n",
+        "    if not queue:\n",
+    ): (TENANT_TOGGLES,),
+    at(
+        "the page of tenants shows any hundred of them",
+        "admin/views/tenants.py",
+        'key=lambda each: (-each.waiting, each.name or "", each.digest)',
+        "key=lambda each: each.digest",
+    ): (TENANTS,),
+    at(
+        "the page of tenants shows the jobs of one shard",
+        "admin/views/tenants.py",
+        "_sum(known, state) if known else state",
+        "state",
+    ): (TENANTS,),
+    at(
+        "the page of tenants takes the name from a body that somebody changed",
+        "admin/views/tenants.py",
+        "bool(state.name) and tenant_digest(state.name) == state.digest",
+        "bool(state.name)",
+    ): (TENANTS,),
+    at(
+        "the page of tenants does not say that it did not read all",
+        "admin/views/tenants.py",
+        "        complete = complete and next(states, None) is None\n",
+        "",
+    ): (TENANTS,),
 }

@@ -1,9 +1,9 @@
-"""Toggles: a queue is paused or resumed, a worker is quieted or resumed; each is confirmed on a page first."""
+"""Toggles: a queue or a tenant is paused or resumed, a worker is quieted or resumed; a page confirms each first."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm, PauseForm
 from django_delayq.admin.actions.messages import parameters_text
-from django_delayq.admin.filters import from_url_name
+from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.store.operations.worker_control import WorkerControl
@@ -23,7 +23,7 @@ from django_delayq.store.operations.worker_control import WorkerControl
 class Toggle:
     """One direction of a toggle."""
 
-    #: The form field that names the subject, "queue" or "worker", and the page that lists those.
+    #: The kind of its subject, "queue", "tenant" or "worker", and the tab of the page that lists those.
     subject: str
     tab: str
     confirm_text: Any
@@ -33,8 +33,7 @@ class Toggle:
     unchanged_text: Any
     #: The form on the confirm page.
     form_class: type[ActionForm] = ActionForm
-    #: Takes the queue's name or the worker's id, the person's name and the parameters of the form; returns False if
-    #: nothing changed.
+    #: Takes `Subject.value`, the person's name and the parameters of the form; returns False if nothing changed.
     apply: Callable[[WorkerControl, Any, str, Mapping[str, Any]], bool]
 
 
@@ -60,6 +59,26 @@ TOGGLES = {
         unchanged_text=_("Queue %s was not paused"),
         apply=lambda workers, queue, by, _: workers.resume(queue),
     ),
+    "pause_tenant": Toggle(
+        subject="tenant",
+        tab="queues",
+        confirm_text=_("Pause tenant %s?"),
+        explanation=_("No worker takes its jobs from this queue until it is resumed. Running jobs continue."),
+        button=_("Pause it"),
+        success_text=_("Paused tenant %s"),
+        unchanged_text=_("Tenant %s was paused already"),
+        apply=lambda workers, tenant, by, _: workers.pause_tenant(*tenant, by=by),
+    ),
+    "resume_tenant": Toggle(
+        subject="tenant",
+        tab="queues",
+        confirm_text=_("Resume tenant %s?"),
+        explanation=_("Workers take its jobs again at once."),
+        button=_("Resume it"),
+        success_text=_("Resumed tenant %s"),
+        unchanged_text=_("Tenant %s was not paused"),
+        apply=lambda workers, tenant, by, _: workers.resume_tenant(*tenant),
+    ),
     "quiet": Toggle(
         subject="worker",
         tab="processes",
@@ -83,35 +102,46 @@ TOGGLES = {
 }
 
 
+class Subject(NamedTuple):
+    """The queue, tenant or worker that a form names."""
+
+    #: The queue's name, the queue's and the tenant's name, or the worker's id.
+    value: Any
+    display_name: str
+    #: The form fields that name it.
+    fields: Mapping[str, str]
+    #: The page that lists it.
+    url: str
+
+
 def show(page: PageContext) -> HttpResponse:
     """Show the confirm page; once confirmed, apply the toggle on every shard."""
     post, name = page.request.POST, page.request.POST["action"]
     toggle = TOGGLES[name]
-    back = HttpResponseRedirect(page.url(toggle.tab))
-    subject, display_name = _subject(page, toggle.subject)
-    if subject is None:
-        messages.warning(page.request, gettext("It is not there any more. Nothing was done."))
-        return back
+    subject = _SUBJECTS[toggle.subject](page)
+    if isinstance(subject, str):
+        messages.warning(page.request, subject)
+        return HttpResponseRedirect(page.url(toggle.tab))
     confirmed = "confirmed" in post
     form = toggle.form_class(post if confirmed else None, page=page)
     if not (confirmed and form.is_valid()):
         return page.render(
             "confirm.html",
             tab=toggle.tab,
-            title=toggle.confirm_text % display_name,
+            title=toggle.confirm_text % subject.display_name,
             button=toggle.button,
             explanation=toggle.explanation,
             rows=(),
             destructive=False,
             form=form,
-            fields={"action": name, toggle.subject: post[toggle.subject], "confirmed": "yes"},
-            cancel_url=back.url,
+            fields={"action": name, **subject.fields, "confirmed": "yes"},
+            cancel_url=subject.url,
             zone=str(page.timezone),
         ).render()
-    by, changed = page.request.user.get_username(), False
+    by, changed, display_name = page.request.user.get_username(), False, subject.display_name
     try:
         for shard in range(page.store.config.shards):
-            changed |= bool(toggle.apply(page.store.operations(shard).workers, subject, by, form.cleaned_data))
+            changed |= bool(toggle.apply(page.store.operations(shard).workers, subject.value, by, form.cleaned_data))
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:
@@ -120,23 +150,60 @@ def show(page: PageContext) -> HttpResponse:
         messages.success(page.request, _done(toggle, display_name, form, page.timezone) + ".")
     else:
         messages.warning(page.request, toggle.unchanged_text % display_name + ".")
-    return back
+    return HttpResponseRedirect(subject.url)
 
 
 def _done(toggle: Toggle, display_name: str, form: ActionForm, zone: tzinfo = UTC) -> str:
     return " ".join(filter(None, (toggle.success_text % display_name, parameters_text(form.cleaned_data, zone))))
 
 
-def _subject(page: PageContext, field: str) -> tuple[str | bytes | None, str]:
-    """Return the queue, or the worker's id, that the form names, and its printable name; (None, "") if it is gone."""
-    text = page.request.POST.get(field, "")
-    if field == "worker":
-        for process in page.snapshot.processes:
-            if process.kind == "worker" and process.code.hex() == text:
-                return process.code, printable(process.name or text)
-        return None, ""
+def _queue(page: PageContext) -> Subject | str:
+    """Return the queue that the form names, or why nothing is done."""
+    queue = _posted_name(page, "queue")
+    if queue not in page.snapshot.queues:
+        return _gone()
+    return Subject(queue, printable(queue), {"queue": url_name(queue)}, page.url("queues"))
+
+
+def _tenant(page: PageContext) -> Subject | str:
+    """Return the tenant that the form names, with jobs or not: more of them may come."""
+    queue, tenant = _posted_name(page, "queue"), _posted_name(page, "tenant")
+    if not (queue and tenant):
+        return _gone()
+    if not page.store.config.tasks.options_of(queue).fair:
+        text = gettext("Queue %s is not fair, so none of its tenants can be paused. Nothing was done.")
+        return text % printable(queue)
+    return Subject(
+        (queue, tenant),
+        gettext("%(tenant)s of queue %(queue)s") % {"tenant": printable(tenant), "queue": printable(queue)},
+        {"queue": url_name(queue), "tenant": url_name(tenant)},
+        page.url("queue_tenants", queue),
+    )
+
+
+def _worker(page: PageContext) -> Subject | str:
+    """Return the worker that the form names, or why nothing is done."""
+    text = page.request.POST.get("worker", "")
+    for process in page.snapshot.processes:
+        if process.kind == "worker" and process.code.hex() == text:
+            return Subject(process.code, printable(process.name or text), {"worker": text}, page.url("processes"))
+    return _gone()
+
+
+_SUBJECTS: Mapping[str, Callable[[PageContext], Subject | str]] = {
+    "queue": _queue,
+    "tenant": _tenant,
+    "worker": _worker,
+}
+
+
+def _posted_name(page: PageContext, field: str) -> str:
+    """Return the name in a form field; empty if there is none."""
     try:
-        queue = from_url_name(text)
+        return from_url_name(page.request.POST.get(field, ""))
     except ValueError:
-        return None, ""
-    return (queue, printable(queue)) if queue in page.snapshot.queues else (None, "")
+        return ""
+
+
+def _gone() -> str:
+    return gettext("It is not there any more. Nothing was done.")

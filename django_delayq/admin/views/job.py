@@ -101,6 +101,11 @@ class JobDetail:
         return displayed_key(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
 
     @property
+    def tenant(self) -> str:
+        """The name of its tenant; empty without one."""
+        return printable(self.job.tenant) if self.job and self.job.tenant else ""
+
+    @property
     def retries(self) -> str:
         """The retry policy in words."""
         return retry_text(self.job.retry) if self.job else ""

@@ -46,7 +46,8 @@ def show_running(page: PageContext) -> HttpResponse:
 
 def show_ready(page: PageContext, queue: str) -> HttpResponse:
     """Show the ready jobs of a queue; it may have none yet."""
-    state = page.snapshot.queues.get(queue, QueueState())
+    state, options = page.snapshot.queues.get(queue, QueueState()), page.store.config.tasks.options_of(queue)
+    has_tenants = options.fair or options.max_waiting is not None
     return show_list(
         page,
         READY,
@@ -56,6 +57,7 @@ def show_ready(page: PageContext, queue: str) -> HttpResponse:
         state=state,
         paused_by=printable(state.paused.by) if state.paused else "",
         known=queue in page.snapshot.queues,
+        tenants_url=page.url("queue_tenants", queue) if has_tenants else "",
         crumb=_("Queues"),
         crumb_url=page.url("queues"),
     )

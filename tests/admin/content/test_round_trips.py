@@ -47,9 +47,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 @pytest.fixture
 def full(stock: ShardApis) -> bytes:
     """Jobs in every state; returns the id of a scheduled one."""
-    stock.add(queue="mail")
+    stock.add(queue="mail", tenant="acme")
     stock.worker().take(1, "mail", description="host:1")
-    stock.add(queue="mail")
+    stock.add(queue="mail", tenant="acme")
     stock.add_dead(queue="bulk")
     stock.add(queue="bulk", delay=SECOND)
     return stock.add(queue="mail", delay=HOUR)
@@ -71,7 +71,7 @@ def test_a_page_takes_at_most_three_round_trips(
     assert 1 <= trips(browser, page(address, **query), monkeypatch) <= 3
 
 
-@pytest.mark.parametrize("name", ["queue_detail", "job_detail"])
+@pytest.mark.parametrize("name", ["queue_detail", "queue_tenants", "job_detail"])
 def test_a_page_of_one_queue_or_task_takes_at_most_three_round_trips(
     name: str, full: bytes, browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

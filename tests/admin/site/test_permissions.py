@@ -34,6 +34,7 @@ def addresses(site: str, stock: ShardApis) -> list[str]:
         *(page(name, site=site) for name in PAGES),
         *(page("live", name, site=site) for name in PAGES),
         page("queue_detail", "mail", site=site),
+        page("queue_tenants", "mail", site=site),
         page("job_detail", job_id, site=site),
         *(page("export", name, site=site) for name in ("scheduled", "failed")),
     ]
