@@ -7,14 +7,14 @@ from hypothesis.stateful import rule
 
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.machine.actors import QUEUES, DrivenWorker
-from tests.stateful.machine.rules import Rules
 from tests.stateful.machine.strategies import ENDINGS, SECOND, Request, endings, limits, requests
+from tests.stateful.machine.tenants import Tenants
 from tests.stateful.model.values import Place
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 
 
-class Scenarios(Rules):
+class Scenarios(Tenants):
     """All rules and scenarios."""
 
     @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
