@@ -26,6 +26,7 @@ from django_delayq.job.ids import restart_sequence
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
 from tests.subprocesses import Processes
+from tests.warm_process import WarmProcess
 
 
 def chosen_server() -> Path:
@@ -210,11 +211,24 @@ def delayq_settings(client: Redis, redis_url: str, settings: Any, monkeypatch: p
     return settings
 
 
+@pytest.fixture(scope="session")
+def warm_process() -> Iterator[WarmProcess]:
+    """Forks the commands that `processes` starts. It starts at the first of them."""
+    with WarmProcess() as warm:
+        yield warm
+
+
 @pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
+def processes(tmp_path: Path, delayq_settings: Any, warm_process: WarmProcess) -> Iterator[Processes]:
     """Management commands as processes of this test, on `redis_server`, emptied."""
-    with Processes(tmp_path, delayq_settings) as started:
+    with Processes(tmp_path, delayq_settings, warm_process) as started:
         yield started
+
+
+@pytest.fixture
+def new_interpreters(processes: Processes) -> None:
+    """Make `processes` start each command as users do, for what a forked command would not show."""
+    processes.warm = None
 
 
 @pytest.fixture

@@ -19,15 +19,18 @@ from redis import Redis
 
 from django_delayq.conf.settings import get_config
 from django_delayq.store.keys import Keys
+from tests.warm_process import ROOT, ForkedCommand, WarmProcess
 
-ROOT = Path(__file__).resolve().parent.parent
 #: Seconds after which a wait fails.
 PATIENCE = 45.0
 #: Makes a process of a test print the stacks of its threads, each below a line that contains `_STACK`.
 STACKS, _STACK = signal.SIGUSR2, "(most recent call first):"
 #: Most characters of a process's output that a failed wait shows.
 _SHOWN = 12_000
+#: How the names of commands begin that `Processes` forks.
+FORKED = ("run_worker", "run_dispatcher", "delayq_")
 T = TypeVar("T")
+Process = subprocess.Popen[bytes] | ForkedCommand
 
 
 def until(condition: Callable[[], T], *, what: str, patience: float = PATIENCE, details: Callable[[], str] = str) -> T:
@@ -55,20 +58,8 @@ def python_path(*folders: Path) -> str:
 class Command:
     """One Python process, mostly a management command, in a process group of its own."""
 
-    def __init__(
-        self, arguments: list[str], *, environ: dict[str, str], log: Path, stdin: int | None, cwd: Path = ROOT
-    ) -> None:
-        self.log = log
-        with open(log, "ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *arguments],
-                env=environ,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL if stdin is None else stdin,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+    def __init__(self, process: Process, log: Path) -> None:
+        self.process, self.log = process, log
 
     @property
     def pid(self) -> int:
@@ -147,8 +138,10 @@ class Command:
 class Processes:
     """The processes of one test. Their project is tests.settings, with DELAYQ and TASKS as the test sets them."""
 
-    def __init__(self, folder: Path, settings: Any) -> None:
+    def __init__(self, folder: Path, settings: Any, warm: WarmProcess | None = None) -> None:
         self.folder, self._settings = folder, settings
+        #: Forks the commands, if there is one.
+        self.warm = warm
         self._commands: list[Command] = []
         self._started = 0
         self._ledger = folder / "ledger"
@@ -187,24 +180,51 @@ class Processes:
     # Starting
 
     def start(self, name: str, *options: Any, stdin: int | None = None, **environ: str) -> Command:
-        """Start a management command and return without waiting."""
-        return self._start(["-m", "django", name, *map(str, options)], environ=environ, stdin=stdin)
+        """Start a management command and return without waiting.
+
+        Commands of the package are forked, but not with `--reload`, an input, or a variable of Python's own.
+        """
+        special = stdin or "--reload" in options or any(each.startswith("PYTHON") for each in environ)
+        warm = self.warm if name.startswith(FORKED) and not special else None
+        return self._start(["-m", "django", name, *map(str, options)], environ=environ, stdin=stdin, warm=warm)
 
     def start_program(self, program: str, *arguments: str, cwd: Path) -> Command:
         """Start the text of a Python program in this project and return without waiting."""
-        return self._start(["-c", program, *arguments], environ={}, stdin=None, cwd=cwd)
+        return self._start(["-c", program, *arguments], environ={}, cwd=cwd)
 
-    def _start(self, arguments: list[str], *, environ: dict[str, str], stdin: int | None, cwd: Path = ROOT) -> Command:
-        inherited = {
+    def _start(
+        self,
+        arguments: list[str],
+        *,
+        environ: dict[str, str],
+        stdin: int | None = None,
+        cwd: Path = ROOT,
+        warm: WarmProcess | None = None,
+    ) -> Command:
+        environ = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "process_settings",
             "PYTHONPATH": python_path(self.folder),
             "PYTHONUNBUFFERED": "1",
             "DELAYQ_TEST_LEDGER": str(self._ledger),
+            **environ,
         }
-        log = self.folder / f"command-{self._started}.log"
+        path = self.folder / f"command-{self._started}.log"
         self._started += 1
-        self._commands.append(Command(arguments, environ={**inherited, **environ}, log=log, stdin=stdin, cwd=cwd))
+        with open(path, "ab") as log:
+            if warm:
+                process: Process = warm.start(arguments, environ=environ, log=log.fileno())
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, *arguments],
+                    env=environ,
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL if stdin is None else stdin,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        self._commands.append(Command(process, path))
         return self._commands[-1]
 
     def worker(self, *options: Any, **environ: str) -> Command:

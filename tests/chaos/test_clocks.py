@@ -56,6 +56,8 @@ print(before, after, time.unshifted(), delayed.id, at.id, past.id, long.id)
 CLOCKS = ["3600", "-3600", "jumping"]
 
 
+# Only a new interpreter runs sitecustomize.py before all other code.
+@pytest.mark.usefixtures("new_interpreters")
 def test_wrong_host_clocks_change_neither_due_times_nor_leases(processes: Processes) -> None:
     (processes.folder / "sitecustomize.py").write_text(SHIFTED)
     processes.configure(TASK_MODULES=("tests.sample_app.clock_tasks",), LEASE=1)

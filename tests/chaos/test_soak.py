@@ -53,6 +53,8 @@ def load(number: int) -> Iterator[Any]:
             yield tasks.noop.using(delay=n % 4 * 0.3, queue=f"queue {n % 5}").job(n, text="x" * (n % 300))
 
 
+# Some memory of a forked process is that of the process which forked it.
+@pytest.mark.usefixtures("new_interpreters")
 @pytest.mark.slow
 def test_memory_and_keys_return_to_their_level(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], print_now: Callable[[str], None]

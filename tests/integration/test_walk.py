@@ -1,10 +1,8 @@
 """The walk: one delayed job from enqueue to done through real processes, with a check of each of its places."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from redis import Redis
 
 from django_delayq import get_job, get_store
@@ -13,12 +11,6 @@ from tests.inspection import inspection
 from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
-
-
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
 
 
 def raw(job: Any) -> bytes:

@@ -20,6 +20,9 @@ from tests.one_by_one import one_by_one
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
+# The hook sees an import only of what is not imported yet.
+pytestmark = pytest.mark.usefixtures("new_interpreters")
+
 
 def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:
     pipeline = client.pipeline(transaction=False)

@@ -2,8 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,12 +11,6 @@ from redis import Redis
 from django_delayq import enqueue_many
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
-
-
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -5,7 +5,6 @@ when it would wake without another notification. A job that runs before that tim
 """
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,6 @@ from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script import Script
 from tests.sample_app import tasks
 from tests.subprocesses import Processes, listeners
-
-
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
 
 
 def sleep_afresh(client: Redis, processes: Processes) -> float:

@@ -85,6 +85,8 @@ def group(command: Command) -> list[str]:
     return found
 
 
+# A forked process has no command line of its own.
+@pytest.mark.usefixtures("new_interpreters")
 def test_processes_never_show_it_whatever_goes_wrong_with_redis(processes: Processes, server: LocalRedisServer) -> None:
     processes.configure(REDIS=url(server), LEASE=2)
     dispatcher = processes.start("run_dispatcher", "-v", 3)

@@ -1,21 +1,11 @@
 """Awkward tasks: errors that cannot be printed, hidden coroutines, chains, and enqueueing from a signal handler."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from django_delayq import get_store
 from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
-
-
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
 
 
 def test_an_error_that_cannot_be_printed_is_a_failure_and_costs_no_slot(processes: Processes) -> None:

@@ -60,12 +60,6 @@ def apis(two: Any, name: Name) -> Iterator[ShardApis]:
     opened.close()
 
 
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
-
-
 # Demoted
 
 
