@@ -20,32 +20,45 @@ HINTS = ("notify", "notify_dispatcher", "notify_worker")
 EXPIRING = ("results", "notify_worker")
 
 
+#: All keys in one call: redis-py takes a fifth of the machine's time to send two commands for each key.
+READ = """
+local commands = {
+    zset = {'ZRANGE', 0, -1, 'WITHSCORES'}, hash = {'HGETALL'}, set = {'SMEMBERS'}, string = {'GET'},
+    list = {'LRANGE', 0, 0},
+}
+local found = {}
+for _, name in ipairs(redis.call('KEYS', '*')) do
+    local kind = redis.call('TYPE', name).ok
+    local command = commands[kind]
+    local value = redis.call(command[1], name, unpack(command, 2))
+    local length = kind == 'list' and redis.call('LLEN', name) or 0
+    table.insert(found, {name, kind, redis.call('PTTL', name), value, length})
+end
+return found
+"""
+
+
 def read(client: Redis, keys: Keys) -> dict[str, Any]:
     """Return every key with its value; each has the type in the catalogue, and only those that expire have a TTL."""
-    names = [name.decode() for name in client.keys("*")]
-    pipeline = client.pipeline(transaction=False)
-    for name in names:
+    found: dict[str, Any] = {}
+    for raw_name, kind, ttl, value, length in client.eval(READ, 0):
+        name = raw_name.decode()
         noun = noun_of(name, keys)
         assert noun in CATALOGUE, f"{name} is not in the catalogue"
-        pipeline.pttl(name)
-        match CATALOGUE[noun][0]:
-            case "list" if noun == "results":
-                pipeline.lindex(name, 0)
-            case "zset":
-                pipeline.zrange(name, 0, -1, withscores=True)
-            case "hash":
-                pipeline.hgetall(name)
-            case "set":
-                pipeline.smembers(name)
-            case "list":
-                pipeline.llen(name)
+        assert kind.decode() == CATALOGUE[noun][0], f"{name} is a {kind}"
+        assert (ttl == -1) == (noun not in EXPIRING), f"{name} has the TTL {ttl}"
+        match kind:
+            case b"list":
+                found[name] = value[0] if noun == "results" else length
+            case b"zset":
+                found[name] = dict(zip(value[::2], map(float, value[1::2]), strict=True))
+            case b"hash":
+                found[name] = dict(zip(value[::2], value[1::2], strict=True))
+            case b"set":
+                found[name] = set(value)
             case _:
-                pipeline.get(name)
-    answers = pipeline.execute()
-    for name, ttl in zip(names, answers[::2], strict=True):
-        assert (ttl == -1) == (noun_of(name, keys) not in EXPIRING), f"{name} has the TTL {ttl}"
-    values = (dict(value) if isinstance(value, list) else value for value in answers[1::2])
-    return dict(zip(names, values, strict=True))
+                found[name] = value
+    return found
 
 
 @cache
