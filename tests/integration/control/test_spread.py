@@ -25,9 +25,8 @@ def shards(request: pytest.FixtureRequest, delayq_settings: Any, redis_url: str)
     count = request.param
     delayq_settings.DELAYQ = {"REDIS": redis_url, "SHARDS": count}
     apis = [ShardApis(redis_url, clock=get_store()._clock, shard=shard, SHARDS=count) for shard in range(count)]
-    for number in range(LETTERS):
-        apis[number % count].add(number)
-    for each in apis:
+    for shard, each in enumerate(apis):
+        each.enqueue(*(each.draft(number) for number in range(shard, LETTERS, count)))
         kill_all(each)
     yield apis
     for each in apis:
