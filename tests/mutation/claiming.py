@@ -13,6 +13,9 @@ SHARES, WEIGHTED = "tests/unit/worker/test_queue_weights.py", "tests/integration
 WEIGHTS, OPTION = "worker/claiming/queue_weights.py", "management/queue_option.py"
 OPTIONS, COMMAND = "tests/unit/management/test_queue_option.py", "tests/integration/commands/run_worker/test_queues.py"
 REPORT = "tests/integration/store/test_report.py"
+TURNS = "tests/integration/store/tenants/test_turns.py"
+MIXED = "tests/integration/store/tenants/test_mixed_settings.py"
+CHOICE = "store/lua/_choice.lua"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -193,7 +196,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker claims more than the shares of its queues allow",
         "worker/worker.py",
-        "want = min(want, self._weights.limit)",
+        "want = min(want, self._weights.limit, load.fair_count)",
         "pass",
     ): (WEIGHTED,),
     at(
@@ -250,4 +253,38 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'weights if len(weights) == len(found.get("queues", ())) else ()',
         "weights",
     ): (REPORT,),
+    at(
+        "the tags of the next queue are dropped too",
+        CHOICE,
+        "  drop_idle(hash, hash .. HIGHEST, 10 * DROPPED)\n",
+        "  drop_idle(hash, HIGHEST, 10 * DROPPED)\n",
+    ): (TURNS,),
+    at(
+        "a paused tenant's jobs stand for its queue among others",
+        EXCHANGE,
+        "      heads = first_unpaused(now, place, heads)\n",
+    ): (TURNS,),
+    at(
+        "an entry of an earlier rank counts as a turn",
+        CHOICE,
+        "if rank and time_of(rank) == string.sub(entry, 17, 22) then",
+        "if rank then",
+    ): (MIXED,),
+    at(
+        "only the first jobs of a queue get late turns",
+        CHOICE,
+        "count > PART and {-PART, now % count} or {}",
+        "{}",
+    ): (MIXED,),
+    at(
+        "the middle of a queue gets no late turns",
+        CHOICE,
+        "{-PART, now % count}",
+        "{-PART}",
+    ): (MIXED,),
+    at(
+        "jobs that ended in an earlier release count for a limit",
+        "store/lua/_turns.lua",
+        "    drop_stale_entries(tenant)\n",
+    ): (MIXED,),
 }

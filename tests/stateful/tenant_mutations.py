@@ -119,12 +119,6 @@ TENANTS = [
     ),
     at("tags of a queue without jobs stay", EXCHANGE, "      drop_all_idle(place)\n"),
     at(
-        "the tags of the next queue are dropped too",
-        CHOICE,
-        "  drop_idle(hash, hash .. HIGHEST, 10 * DROPPED)\n",
-        "  drop_idle(hash, HIGHEST, 10 * DROPPED)\n",
-    ),
-    at(
         "a paused tenant is served when its next job comes",
         TURNS,
         "  if redis.call('HEXISTS', tenants, string.sub(flow, 1, 14)) == 1 then return end\n",

@@ -207,6 +207,33 @@ class Base(RuleBasedStateMachine):
         jobs = self.world.model.at(place)
         return jobs[pick % len(jobs)]
 
+    def fresh_worker(self) -> DrivenWorker:
+        """Return a worker that holds nothing."""
+        self.worker(1).restart()
+        return self.worker(1)
+
+    def expire_leases(self) -> None:
+        """Let every lease expire and be reclaimed."""
+        self.advance_to_lease_end(last=True)
+        self.look()
+        for dispatcher in self.dispatchers:
+            dispatcher.apply_judged()
+        self.check()
+
+    def advance_to_lease_end(self, off: int = 0, *, last: bool = False) -> None:
+        """With promotions meanwhile: without them it would be an outage, which spares the leases."""
+        model = self.world.model
+        ends = [job.score for job in model.at(Place.CLAIMED)]
+        if ends:
+            end = (max(ends) if last else min(ends)) + off
+            while end - model.now > model.outage_us:
+                self.world.advance_to(model.now + model.outage_us)
+                self.look()
+            self.world.advance_to(max(model.now, end, model.no_reclaim_before))
+
+    def look(self) -> None:
+        self.dispatchers[0].step()
+
     def teardown(self) -> None:
         """Run everything to its end: no job is stuck, and every accepted job is accounted for."""
         # After a failure there is nothing to check any more.

@@ -314,30 +314,3 @@ class Scenarios(Tenants):
         worker.exchange(8)
         self.check()
         return any(self.world.model.leased(claim.lease) for claim in worker.held)
-
-    def fresh_worker(self) -> DrivenWorker:
-        """Return a worker that holds nothing."""
-        self.worker(1).restart()
-        return self.worker(1)
-
-    def expire_leases(self) -> None:
-        """Let every lease expire and be reclaimed."""
-        self.advance_to_lease_end(last=True)
-        self.look()
-        for dispatcher in self.dispatchers:
-            dispatcher.apply_judged()
-        self.check()
-
-    def advance_to_lease_end(self, off: int = 0, *, last: bool = False) -> None:
-        """With promotions meanwhile: without them it would be an outage, which spares the leases."""
-        model = self.world.model
-        ends = [job.score for job in model.at(Place.CLAIMED)]
-        if ends:
-            end = (max(ends) if last else min(ends)) + off
-            while end - model.now > model.outage_us:
-                self.world.advance_to(model.now + model.outage_us)
-                self.look()
-            self.world.advance_to(max(model.now, end, model.no_reclaim_before))
-
-    def look(self) -> None:
-        self.dispatchers[0].step()

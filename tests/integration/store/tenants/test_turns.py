@@ -7,6 +7,7 @@ import pytest
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
+from django_delayq.store.digests import queue_hash
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.shard_apis import MS, SECOND, ShardApis, settlement
 
@@ -211,3 +212,16 @@ def test_recovered_jobs_of_paused_tenants_hold_up_no_other(apis: ShardApis) -> N
             break
     assert tenants(claims) == ["a"]
     assert not worker.take(1, "fair").claims
+
+
+def test_a_queue_without_jobs_drops_only_its_own_tags(apis: ShardApis) -> None:
+    for queue in ("fair", "other"):
+        add(apis, "a", "b", "b", queue=queue)
+        apis.worker().take(64, queue)
+    kept = apis.client.zrange(apis.keys("turns"), 0, -1)
+    assert len({entry[1:7] for entry in kept}) == 2
+    # The queue whose hash is the lower one: what follows it is not its own.
+    queue = min(("fair", "other"), key=queue_hash)
+    apis.worker().take(1, queue)
+    left = apis.client.zrange(apis.keys("turns"), 0, -1)
+    assert left == [entry for entry in kept if entry[1:7] != queue_hash(queue)]
