@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from django_delayq.control.queues import queue, queues
     from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
-    from django_delayq.job.unsent import Debounce
+    from django_delayq.job.unsent import Debounce, Throttle
     from django_delayq.store.store import get_store
     from django_delayq.task.by_name import execute_later
     from django_delayq.task.context import current_job
@@ -28,6 +28,7 @@ __all__ = [
     "RetryPolicy",
     "Snooze",
     "Task",
+    "Throttle",
     "aenqueue_many",
     "aget_job",
     "current_job",
@@ -52,6 +53,7 @@ _HOMES = {
     "RetryPolicy": "job.retry",
     "Snooze": "exceptions",
     "Task": "task.task",
+    "Throttle": "job.unsent",
     "aenqueue_many": "task.outbox",
     "aget_job": "task.handle",
     "current_job": "task.context",

@@ -9,6 +9,7 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
+from django_delayq.job.unsent import Throttle
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
@@ -78,6 +79,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     _look_and_tell(apis)
 
     apis.add(key="waits", delay=HOUR)
+    apis.add(key="throttled", unique=Throttle(60))
     apis.add(queue="new")
     worker = apis.worker()
     worker.take(0, "new", description="host/2")

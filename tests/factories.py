@@ -4,7 +4,7 @@ from typing import Any
 
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
+from django_delayq.job.unsent import Debounce, Throttle, UnsentJob, encode_new
 
 
 def claim_for(job: Job | None, **facts: Any) -> Claim:
@@ -23,7 +23,7 @@ def unsent(
     job: Job,
     *,
     max_payload: int,
-    unique: str | Debounce = "keep",
+    unique: str | Debounce | Throttle = "keep",
     until_start: bool = False,
     in_fair_queue: bool = False,
 ) -> UnsentJob:

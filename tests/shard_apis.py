@@ -10,7 +10,7 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import Result
-from django_delayq.job.unsent import Debounce, UnsentJob
+from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.enqueue import EnqueueResult
@@ -71,7 +71,7 @@ class ShardApis:
         delay: int | None = None,
         due: int | None = None,
         key: str | None = None,
-        unique: str | Debounce = "keep",
+        unique: str | Debounce | Throttle = "keep",
         until_start: bool = False,
         tenant: str | None = None,
         raw_id: bytes | None = None,

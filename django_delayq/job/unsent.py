@@ -26,15 +26,27 @@ class Debounce:
     max_wait_us: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        wait_us = duration_us(self.wait, name="wait of Debounce")
+        wait_us = _positive_us(self.wait, name="wait of Debounce")
         max_wait_us = LATEST_US if self.max_wait is None else duration_us(self.max_wait, name="max_wait of Debounce")
-        if not 0 < wait_us <= LATEST_US:
-            raise DelayValueError(
-                "wait of Debounce must be more than 0 seconds, and short enough to end before the year 2255"
-            )
         if max_wait_us < wait_us:
             raise DelayValueError("max_wait of Debounce must not be shorter than its wait; leave it out for no limit")
         self.__dict__.update(wait_us=wait_us, max_wait_us=min(max_wait_us, LATEST_US))
+
+
+@dataclass(frozen=True)
+class Throttle:
+    """`unique=Throttle(window)`: of the calls with the same key within a time, only the first enqueues a job.
+
+    The window is in seconds or a timedelta, and counts from the moment at which Redis stores that job. Later calls
+    store nothing and get the handle of the job, even if it has ended. Raises `InvalidDelay`.
+    """
+
+    window: float | timedelta
+    #: `window` in µs.
+    window_us: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.__dict__.update(window_us=_positive_us(self.window, name="window of Throttle"))
 
 
 @fast_dataclass
@@ -49,8 +61,8 @@ class UnsentJob:
     due_us: int | None = None
     #: `Clock.steady()` at the call that the delay counts from.
     called_at: float = 0.0
-    #: What happens if another job holds its key: "keep", "reject", "replace" or `Debounce`, as in `Task.using()`.
-    unique: str | Debounce = "keep"
+    #: What calls with the same key mean: "keep", "reject", "replace", `Debounce` or `Throttle`, as in `Task.using()`.
+    unique: str | Debounce | Throttle = "keep"
     #: Hold the unique key only until the job begins.
     until_start: bool = False
     #: Wait for the commit of the caller's transactions.
@@ -91,3 +103,11 @@ def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_que
     if flags is not job.flags:
         job = replace(job, flags=flags)
     return encode(job, max_payload=max_payload)
+
+
+def _positive_us(value: float | timedelta, *, name: str) -> int:
+    """Return a duration in µs. Raises `InvalidDelay` if it is not above 0, or ends after the year 2255."""
+    us = duration_us(value, name=name)
+    if not 0 < us <= LATEST_US:
+        raise DelayValueError(f"{name} must be more than 0 seconds, and short enough to end before the year 2255")
+    return us

@@ -10,7 +10,7 @@ from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import JobRefused, StoreError, StoreUnavailable
 from django_delayq.job.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
-from django_delayq.job.unsent import Debounce, UnsentJob
+from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -37,7 +37,7 @@ class EnqueueResult:
     now_us: int
     #: Per job: its due time, µs since the epoch.
     due_us: list[int]
-    #: Position in the batch -> id of the job that holds its unique key; the job at that position was not stored.
+    #: Position in the batch -> id of the job that holds its unique key, or throttles it; it was not stored itself.
     held: dict[int, bytes]
     #: Those of them whose arguments, options and time the holder got.
     replaced: frozenset[int] = frozenset()
@@ -96,8 +96,7 @@ class Enqueue:
             job = item.job
             args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
             if job.flags & _HAS_EXTRAS:
-                rejects = item.unique == "reject"
-                args += (self._extras(item).pack(), 1 if rejects else 0, self._most_waiting(job))
+                args += (self._extras(item).pack(), _how_unique(item), self._most_waiting(job))
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
     def find_holders(self, digests: Sequence[bytes]) -> list[Holder | None]:
@@ -141,7 +140,8 @@ class Enqueue:
 
     def _extras(self, item: UnsentJob) -> ExtrasRecord:
         """Return the extras record of a job that has a key or a tenant, or is for a fair queue."""
-        job, has_key = item.job, item.job.key is not None
+        job, is_throttled = item.job, isinstance(item.unique, Throttle)
+        has_key = job.key is not None and not is_throttled
         weight = self._shard.config.tasks.options_of(job.queue).weight_of(job.tenant)
         return ExtrasRecord(
             digest=_digest(item) if has_key else b"",
@@ -149,6 +149,7 @@ class Enqueue:
             first_call_us=0 if has_key and isinstance(item.unique, Debounce) else None,
             tenant=tenant_digest(job.tenant) if weight or job.tenant is not None else b"",
             weight=weight,
+            throttle=_digest(item) if job.key is not None and is_throttled else b"",
         )
 
     def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:
@@ -282,6 +283,11 @@ def _digest(item: UnsentJob) -> bytes:
     """Return the digest of a job's unique key."""
     assert item.job.key is not None
     return key_digest(item.job.task, item.job.key, item.job.tenant)
+
+
+def _how_unique(item: UnsentJob) -> int:
+    """Return what `enqueue.lua` does if the key is held: 0 to keep the holder, 1 to reject; a window is in µs."""
+    return item.unique.window_us if isinstance(item.unique, Throttle) else int(item.unique == "reject")
 
 
 def _remaining_us(item: UnsentJob, now: float) -> int | None:

@@ -47,8 +47,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
     "job_extras": (
         "hash",
-        "id -> flags, digest of the job's unique key, first call of a series, weight and digest of its tenant; goes "
-        "with the job",
+        "id -> flags, digest of the job's unique or throttled key, first call of a series, weight and digest of its "
+        "tenant; goes with the job",
     ),
     "tenant_jobs": (
         "zset",
@@ -74,6 +74,12 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "writes it, until its last caller ends; at most 100",
     ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
+    "throttles": ("hash", "digest of a throttled key -> id of the job of the first call; goes with its window"),
+    "throttle_ends": (
+        "zset",
+        "digest of a throttled key -> end of its window (µs); written by enqueue; cancel of that job removes it, and "
+        "promote once it is over",
+    ),
     "queues": (
         "zset",
         "queue -> when (µs) a job of it was last claimed, held or, to the minute, made ready; promote removes it ten "

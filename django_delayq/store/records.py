@@ -53,14 +53,17 @@ class ExtrasRecord(NamedTuple):
     tenant: bytes = b""
     #: The tenant's weight in the job's queue, 1 to 100; 0 if the queue is not fair.
     weight: int = 0
+    #: Flag 8, in place of flag 1: the digest of the key whose further calls the job throttles; it holds no key.
+    throttle: bytes = b""
 
     def pack(self) -> bytes:
         """Return the stored form."""
         has_first_call = self.first_call_us is not None
-        flags = bool(self.digest) + 2 * self.until_start + 4 * has_first_call + 16 * bool(self.tenant)
+        flags = bool(self.digest) + 2 * self.until_start + 4 * has_first_call + 8 * bool(self.throttle)
+        flags += 16 * bool(self.tenant)
         first_call = b"" if self.first_call_us is None else self.first_call_us.to_bytes(8)
         tenant = bytes((self.weight,)) + self.tenant if self.tenant else b""
-        return b"".join((bytes((flags,)), self.digest, first_call, tenant))
+        return b"".join((bytes((flags,)), self.digest, self.throttle, first_call, tenant))
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:
@@ -68,7 +71,8 @@ class ExtrasRecord(NamedTuple):
         flags = stored[0] if stored else 0
         tenant, weight = (stored[-8:], stored[-9]) if flags & 16 and len(stored) >= 10 else (b"", 0)
         if len(stored) < 17 or not flags & 1:
-            return cls(tenant=tenant, weight=weight)
+            throttle = stored[1:17] if len(stored) >= 17 and flags & 8 else b""
+            return cls(tenant=tenant, weight=weight, throttle=throttle)
         return cls(
             digest=stored[1:17],
             until_start=bool(flags & 2),

@@ -97,7 +97,7 @@ class Store:
         return Lookup(self._producer_shards[shard])
 
     def holder(self, task: str, key: str, tenant: str | None) -> tuple[bytes, int] | None:
-        """Return the id and the shard of the job that holds a unique key; None if there is none. One round trip."""
+        """Return the id and the shard of the job that holds a unique key, or throttles calls with it. See `Lookup`."""
         shard = shard_of(routing_of(task, key, tenant), self.config.shards)
         raw_id = self.lookup(shard).holder(key_digest(task, key, tenant))
         return (raw_id, shard) if raw_id else None

@@ -43,7 +43,7 @@ class JobHandle:
     # The values of most handles are in the class: each in the instance would cost every enqueue 20 ns.
     #: An enqueue had no reply: Redis may have the job, or may still receive it.
     maybe_sent = False
-    #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
+    #: False if the unique key was held, or throttled: this is then the handle of that job. Known once the job is sent.
     created = True
     #: True if the holder waited and, with `unique="replace"` or `Debounce`, got the arguments, options and time of this
     #: enqueue.
@@ -383,7 +383,7 @@ def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | No
 
 
 def holder_of(task: str, key: str, tenant: str | None) -> JobHandle | None:
-    """Return the handle of the job of a task and a tenant that holds a unique key, or None. One round trip."""
+    """Return the handle of the job of a task and a tenant that holds a unique key, or throttles its calls, or None."""
     tenant = None if tenant is None else check_name(tenant, name="tenant")
     found = get_store().holder(task, check_name(key, name="key"), tenant)
     return JobHandle(raw_id=found[0], shard=found[1]) if found else None

@@ -136,10 +136,11 @@ class Task(AbsentMethods, Generic[P, R]):
         of this task, in place of the one that the task computes. If another job holds it, `"keep"` returns that job's
         handle, `"reject"` raises `KeyHeld`, `"replace"` gives that job, if it waits, the new arguments, options and
         time, and `Debounce` does so for a series of calls. A job holds its key until it ends, or with `until="start"`
-        until it begins. `tenant` is the name of the job's tenant, 1 to 200 bytes. `timeout` and `hard_timeout` are in
-        seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL (True) or for that time. `expires`
-        is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as
-        expired, or as a dead letter with `on_expiry="dead"`.
+        until it begins. With `Throttle` no job holds the key: calls within a time after the first return its handle.
+        `tenant` is the name of the job's tenant, 1 to 200 bytes. `timeout` and `hard_timeout` are in seconds or
+        timedeltas. `store_result` keeps the return value, for RESULT_TTL (True) or for that time. `expires` is in
+        seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired,
+        or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -344,8 +345,9 @@ class Task(AbsentMethods, Generic[P, R]):
             kwargs=kwargs,
             **facts,
         )
-        if key is None and isinstance(self.unique, Debounce):
-            raise ValueError(f"unique=Debounce(…) needs a key; declare {self.name} with key=, or use using(key=…)")
+        if key is None and not isinstance(self.unique, str):
+            unique = f"unique={type(self.unique).__name__}(…)"
+            raise ValueError(f"{unique} needs a key; declare {self.name} with key=, or use using(key=…)")
         return config, job, 0.0 if self.wait_us is None else runtime.current().clock.steady()
 
     def _compute(

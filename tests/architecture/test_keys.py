@@ -8,11 +8,13 @@ import pytest
 from redis import Redis
 
 from django_delayq import store
+from django_delayq.job.job import State
+from django_delayq.job.unsent import Throttle
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.exercise_all_apis import exercise_all_apis
-from tests.shard_apis import ShardApis
+from tests.shard_apis import SECOND, ShardApis
 
 SCRIPTS = [path.stem for path in Path(store.__file__).parent.glob("lua/[!_]*.lua")]
 PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
@@ -140,9 +142,12 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis
     """Anything that a job left behind forever would fill the memory in the end."""
     for number in range(3):
         apis.operations.cancel(apis.add(key=f"{number}", delay=1))
-    letter = apis.inspection.dead_letter(apis.add_dead(key="k"))
-    assert letter is not None
-    apis.operations.discard(letter.raw_id, died_us=letter.moment_us)
+        apis.operations.cancel(apis.add(key=f"{number}", unique=Throttle(60)))
+    apis.kill(apis.add(key="k", unique=Throttle(1)))
+    apis.clock.advance(SECOND)
+    apis.add_dead(key="k")
+    for letter in apis.inspection.page(State.DEAD).rows:
+        apis.operations.discard(letter.raw_id, died_us=letter.moment_us)
     apis.promote()
     left = {noun_of(key)[0] for key in apis.client.keys("*")}
     assert left <= {

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
+from django.utils import timezone
 from redis import Redis
 
-from django_delayq import RetryPolicy, execute_later, get_job, queue
+from django_delayq import RetryPolicy, Throttle, execute_later, get_job, queue
 from django_delayq.backend.backend import DelayQBackend, DelayQTask
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.job.outcome import Outcome, OutcomeKind
@@ -109,6 +110,19 @@ def test_a_key_makes_tasks_unique_until_they_end(tasks_settings: Any, key: Any, 
     assert django_tasks.add.enqueue(1).id != first.id
     if callable(key):
         assert django_tasks.add.enqueue(2).id not in (first.id, second.id)
+
+
+def test_calls_of_a_key_are_throttled(tasks_settings: Any) -> None:
+    options = {"key": lambda a, b=0: f"sum:{a}", "unique": Throttle(3_600)}
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: options})
+    first = django_tasks.add.enqueue(1)
+    OneWorker().drain()
+    assert django_tasks.add.enqueue(1, b=2).id == first.id
+    assert django_tasks.add.enqueue(2).id != first.id
+    later = django_tasks.add.using(run_after=timezone.now() + timedelta(days=1), delayq={"key": "k"})
+    assert later.enqueue(1).id == django_tasks.add.using(delayq={"key": "k"}).enqueue(3).id
+    with pytest.raises(ValueError, match="Throttle.* needs a key"):
+        django_tasks.add.using(delayq={"key": lambda: None}).enqueue(1)
 
 
 def test_a_key_function_takes_the_arguments_that_it_names(tasks_settings: Any) -> None:

@@ -10,6 +10,12 @@ local function key_of_extras(record)
   return string.sub(record, 2, 17), math.floor(flags / 2) % 2 == 1, first_call
 end
 
+-- The digest of the key whose further calls the job throttles; nothing for other jobs. A throttled key is never held.
+local function throttle_of_extras(record)
+  if not record or #record < 17 or math.floor(string.byte(record) / 8) % 2 == 0 then return end
+  return string.sub(record, 2, 17)
+end
+
 -- The digest of the name of the job's tenant, and its weight in a fair queue (0 = none); nothing without a tenant.
 local function tenant_of_extras(record)
   if not record or #record < 10 or math.floor(string.byte(record) / 16) % 2 == 0 then return end

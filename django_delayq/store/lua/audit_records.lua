@@ -53,7 +53,7 @@ end
 function judge.job_extras(id, head, member, queue, extra)
   if redis.call('HEXISTS', jobs, id) == 0 or (queue > 0 and not has(member, HAS_EXTRAS)) then return 'MISSING' end
   local key, until_start = key_of_extras(extra)
-  if not key and not tenant_of_extras(extra) then return 'MALFORMED' end
+  if not key and not tenant_of_extras(extra) and not throttle_of_extras(extra) then return 'MALFORMED' end
   if queue == 0 then return 'OK' end
   local place, score = place_of(member, queue)
   local tenant, weight = tenant_of(member, place or '')

@@ -1,7 +1,7 @@
 -- Cancel: waiting jobs are removed with all their records, so they never start. Safe to repeat with the same token.
 -- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due, tenant_jobs,
---   turns, tenants; then scheduled, ready and recovered of each queue that the caller read in the jobs' bodies, then
---   results of each job that keeps its result.
+--   turns, tenants, throttles, throttle_ends; then scheduled, ready and recovered of each queue that the caller read in
+--   the jobs' bodies, then results of each job that keeps its result.
 -- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is
 --   refused from now on; then per job (1 to 250): number of its queue, member (or the bare id of a job without a body),
 --   number of its results key (0 = none), JSON of the result to keep, for how long (ms).
@@ -16,13 +16,21 @@ local function record(log, entry)
   redis.call('ZREMRANGEBYRANK', log, 0, -10001)
 end
 
+-- Nothing will be done for the calls that this job throttled.
+local function end_window(id, key)
+  if key and redis.call('HGET', throttles, key) == id then
+    redis.call('HDEL', throttles, key)
+    redis.call('ZREM', throttle_ends, key)
+  end
+end
+
 local function cancel(base, member, results, ending, ttl)
   local id = string.sub(member, 1, 12)
   local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 3])
   if place then
     leave(place, member, score)
     if results then keep_result(results, id, ending, ttl) end
-    delete_extras(member)
+    end_window(id, throttle_of_extras(delete_extras(member)))
     redis.call('HDEL', jobs, id)
     redis.call('HDEL', attempts, id)
     if token ~= '' then record(cancelled, id .. token) end
@@ -36,8 +44,8 @@ local function cancel(base, member, results, ending, ttl)
 end
 
 -- Type checks (see the prelude).
-check_hashes(jobs, attempts, job_extras, unique_keys)
-check_zsets(next_due, cancelled, withdrawn); check_tenants()
+check_hashes(jobs, attempts, job_extras, unique_keys, throttles)
+check_zsets(next_due, cancelled, withdrawn, throttle_ends); check_tenants()
 for number = FIXED + 1, FIXED + 3 * queue_count do redis.call('ZCARD', KEYS[number]) end
 local words = {}
 for i = 5, #ARGV, 5 do

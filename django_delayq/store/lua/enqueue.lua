@@ -1,11 +1,13 @@
 -- Enqueue: all jobs of a batch (1 to 250) are stored, each in `scheduled` or `ready`, or none is. Safe to repeat: a job
 --   whose id exists (also as a dead letter) is skipped, and so is one that `cancel` withdrew before it arrived.
 -- KEYS: jobs, job_extras, unique_keys, dead_bodies, queues, queues_version, next_due, notify, next_promotion,
---   notify_dispatcher, withdrawn, tenant_jobs, turns, tenants; then scheduled, ready and notify of each queue of the batch.
+--   notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, throttles, throttle_ends; then scheduled, ready and
+--   notify of each queue of the batch.
 -- ARGV: now, head start (ms), then per job: member, queue number, due time ('' = at once, '+n' = n µs from now, n = µs
---   since the epoch), body; if the member has HAS_EXTRAS also: extras record, 1 = reject if the key is held, most jobs of its
---   tenant that may wait in the queue ('' = any number).
--- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member.
+--   since the epoch), body; if the member has HAS_EXTRAS also: extras record, 1 = reject if the key is held (for a
+--   throttled job the length of its window, µs), most jobs of its tenant that may wait in the queue ('' = any number).
+-- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member; and
+--   for each that was not because it is throttled: its number, the id of the first job of the window.
 -- Errors: nothing was stored. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
 --   TENANTFULL <job number> <number of waiting jobs> <how many may wait>: with the batch it would be more.
 -- Cost: O(log n) a job.
@@ -15,6 +17,19 @@ local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 local batch, holders, timed, untimed, has_extras, reply = {}, {}, {}, {}, false, {now}
 -- What refuse_if_full() counts, and the jobs of this batch that it counted: each counts once.
 local waiting, counted = {}, {}
+-- Per throttled key the first job of this batch: it opens a window.
+local opened = {}
+
+-- The first job of the window in which a throttled job is sent: this job itself if it is stored already. Nothing if the
+-- job is to be stored, and opens a window.
+local function first_of_window(id, key, window)
+  if redis.call('HEXISTS', jobs, id) == 1 or redis.call('HEXISTS', dead_bodies, id) == 1 then return id end
+  local first, ends = redis.call('HGET', throttles, key), tonumber(redis.call('ZSCORE', throttle_ends, key) or 0)
+  -- If more is left than two windows, it was made shorter since, or Redis's clock was set back: calls must not be kept
+  -- away for that long. Not one window: after a failover the clock may be a little behind.
+  return opened[key] or (ends > now and ends <= now + 2 * window and first)
+end
+
 -- Mostly nothing is withdrawn: one check for the whole batch.
 local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
 local at, number = 3, 0
@@ -36,6 +51,12 @@ while at <= #ARGV do
       keep = false
     end
     if keep and job.key then holders[job.key] = member end
+    job.throttle, job.window = throttle_of_extras(job.extra), tonumber(ARGV[at + 1])
+    if keep and job.throttle then
+      local first = first_of_window(id, job.throttle, job.window)
+      if not first then opened[job.throttle] = id else keep = false end
+      if first and first ~= id then reply[#reply + 1], reply[#reply + 2] = number, first end
+    end
     job.most, at = tonumber(ARGV[at + 2]), at + 3
   end
   if keep and redis.call('HEXISTS', dead_bodies, id) == 0 then
@@ -66,6 +87,10 @@ for _, job in ipairs(batch) do
     if job.extra then
       redis.call('HSET', job_extras, job.id, job.extra)
       if job.key then redis.call('HSET', unique_keys, job.key, job.member) end
+      if job.throttle then
+        redis.call('HSET', throttles, job.throttle, job.id)
+        redis.call('ZADD', throttle_ends, math.min(now + job.window, LATEST), job.throttle)
+      end
     end
     local entries = job.due and timed[job.queue] or untimed[job.queue]
     entries[#entries + 1], entries[#entries + 2] = job.due or rank_of(job.member, now, head_start), job.member

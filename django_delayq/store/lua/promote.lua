@@ -1,8 +1,9 @@
 -- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; pauses end at their time;
---   old dead letters, silent processes and unused queues are removed; returns when the next promotion is due.
+--   old dead letters, windows that are over, silent processes and unused queues are removed; returns when the next
+--   promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
 --   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends, job_extras,
---   tenant_jobs, turns, tenants;
+--   tenant_jobs, turns, tenants, throttles, throttle_ends;
 --   then scheduled, ready, notify and recovered of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
@@ -17,8 +18,8 @@ local sweep, dead_age = tonumber(ARGV[5]), tonumber(ARGV[6])
 local dead_count, dead_limit = tonumber(ARGV[7]), tonumber(ARGV[8])
 local outage, recovery, unused = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
--- Most processes, named queues, and dead letters (by number and bytes) in one promotion.
-local PROCESSES, NAMED, LETTERS, LETTERS_BYTES = 50, 250, 250, 8388608
+-- Most processes, named queues, windows, and dead letters (by number and bytes) in one promotion.
+local PROCESSES, NAMED, WINDOWS, LETTERS, LETTERS_BYTES = 50, 250, 500, 250, 8388608
 -- µs after which a silent process is removed; µs ahead for which queues are named; µs between removals of queues.
 local PROCESS_KEPT, SOON = 3600000000, 1000000
 
@@ -30,8 +31,8 @@ local function number_in(key)
 end
 
 -- Type checks (see the prelude).
-check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused, job_extras)
-check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends); check_tenants()
+check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused, job_extras, throttles)
+check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends, throttle_ends); check_tenants()
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
@@ -122,8 +123,14 @@ for i = 1, #oldest, 2 do
 end
 if #trimmed > 0 then remove_dead_letters(trimmed, freed) end
 
+local over = redis.call('ZRANGE', throttle_ends, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+if #over > 0 then
+  redis.call('ZREM', throttle_ends, unpack(over))
+  redis.call('HDEL', throttles, unpack(over))
+end
+
 local expired = redis.call('ZRANGE', leases, '-inf', expired_by, 'BYSCORE', 'LIMIT', 0, 500)
-local wake = trims_left and now or now + sweep
+local wake = (trims_left or #over == WINDOWS) and now or now + sweep
 local removed = false
 for base = FIXED, #KEYS - 4, 4 do
   local scheduled, ready, queue_notify = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]

@@ -53,7 +53,7 @@ _SHARDS = ("GET", "SET", "HLEN")
 PRODUCER = AclRole(
     name="producer",
     scripts=("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find"),
-    plain=("BLMOVE", "HEXISTS", "HGET", *_SHARDS),
+    plain=("BLMOVE", "HEXISTS", "HGET", "TIME", "ZSCORE", *_SHARDS),
 )
 #: `run_dispatcher`.
 DISPATCHER = AclRole(
@@ -74,7 +74,7 @@ WORKER = AclRole(
 VIEW = AclRole(
     name="view",
     scripts=("find", "page", "snapshot", "due_histogram", "find_tenants"),
-    plain=("HGET", "ZUNION"),
+    plain=("HGET", "TIME", "ZSCORE", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
 ACTION = AclRole(
@@ -89,7 +89,7 @@ ACTION = AclRole(
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
 CHECK = AclRole(
     name="check",
-    scripts=("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_bytes"),
+    scripts=("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_throttles", "audit_bytes"),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )
 #: Names as `manage.py delayq_acl` takes them.

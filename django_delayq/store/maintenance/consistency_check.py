@@ -16,7 +16,8 @@ from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
-_TENANTS, _BYTES = Script("audit_tenants"), Script("audit_bytes")
+_TENANTS, _THROTTLES = Script("audit_tenants"), Script("audit_throttles")
+_BYTES = Script("audit_bytes")
 #: Entries of one batch, and bytes that their bodies may have together.
 _BATCH, _BATCH_BYTES = 100, 8 * 1024 * 1024
 #: How often dead letters are counted if their number changes meanwhile.
@@ -83,6 +84,10 @@ class ConsistencyCheck:
             for fields, ids in self._tenant_records(noun):
                 words = self.audit_tenants(noun, fields, ids, repair=repair)
                 yield from _findings(words, keys(noun), fields)
+        for command, noun in (("HSCAN", "throttles"), ("ZSCAN", "throttle_ends")):
+            for found in self._scan(command, keys(noun)):
+                digests = [digest for digest, _ in found]
+                yield from _findings(self.audit_throttles(digests, repair=repair), keys(noun), digests)
         yield from self._miscounted(repair=repair)
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
@@ -142,6 +147,14 @@ class ConsistencyCheck:
         words: list[bytes] = self._shard.run(
             _TENANTS, [noun, int(repair), *judged], records=self._shard.keys(noun), more_keys=keys
         )
+        return words
+
+    def audit_throttles(self, digests: Sequence[bytes], *, repair: bool) -> list[bytes]:
+        """Judge up to 500 windows, and with `repair` delete damaged ones. Return a word for each.
+
+        One atomic round trip.
+        """
+        words: list[bytes] = self._shard.run(_THROTTLES, [int(repair), *digests])
         return words
 
     def audit_bytes(self, seen: bytes, counted: int) -> bool:

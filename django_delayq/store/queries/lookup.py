@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django_delayq import runtime
+from django_delayq.clock import SECOND_US
 from django_delayq.job.codec import SIGNATURE, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
 from django_delayq.job.security.encryption import OVERHEAD, RESULT
+from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, read_row
 from django_delayq.store.records import ResultRecord
@@ -65,9 +67,20 @@ class Lookup:
         return {raw_id for raw_id, exists in zip(raw_ids, replies, strict=True) if not exists}
 
     def holder(self, digest: bytes) -> bytes | None:
-        """Return the id of the job that holds a unique key, or None. O(1)."""
-        member = self._shard.execute("HGET", self._shard.keys("unique_keys"), digest)
-        return member[:12] if member else None
+        """Return the id of the job that holds a unique key, else of the first job of an open window; None if none does.
+
+        O(1). One round trip; two if it is the job of a window, which may have ended.
+        """
+        keys = self._shard.keys
+        commands: list[list[Part]] = [["HGET", keys("unique_keys"), digest], ["HGET", keys("throttles"), digest]]
+        commands += [["ZSCORE", keys("throttle_ends"), digest], ["TIME"]]
+        member, first, ends, (seconds, us) = self._shard.execute_all(commands)
+        if member:
+            return bytes(member[:12])
+        given = self._shard.clock.argument()
+        now_us = given if isinstance(given, int) else int(seconds) * SECOND_US + int(us)
+        is_open = first and ends and float(ends) > now_us
+        return first if is_open and self.find(first).state is not State.GONE else None
 
     def page(
         self,

@@ -10,12 +10,12 @@ from django_delayq.conf.spelling import one_of
 from django_delayq.conf.validators import check_name
 from django_delayq.job.job import MAX_PRIORITY, MIN_PRIORITY
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import Debounce
+from django_delayq.job.unsent import Debounce, Throttle
 from django_delayq.task.options.expiry import OnExpiry
 
 #: What happens if another job holds the key: its handle is returned, `KeyHeld` raised, or a waiting job replaced.
 UniqueWord = Literal["keep", "reject", "replace"]
-Unique = UniqueWord | Debounce
+Unique = UniqueWord | Debounce | Throttle
 #: Until when a job holds its key: until it has ended, or only until its first attempt begins.
 Until = Literal["finish", "start"]
 #: Returns whether an earlier run did the work, given the arguments of the job.
@@ -84,8 +84,9 @@ def check_common_options(
     """Raise ValueError for an option that neither kind of task can have; `label` returns an option's name in errors."""
     for name, known in (("unique", UniqueWord), ("until", Until), ("on_expiry", OnExpiry)):
         word = getattr(options, name)
-        if word not in get_args(known) and not (name == "unique" and isinstance(word, Debounce)):
-            raise ValueError(f"{label(name)} must be {one_of(get_args(known))}, got {word!r:.80}")
+        if word not in get_args(known) and not (name == "unique" and isinstance(word, Debounce | Throttle)):
+            values = ", or a Debounce or Throttle" if name == "unique" else ""
+            raise ValueError(f"{label(name)} must be {one_of(get_args(known))}{values}, got {word!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
     if options.retry_delay is not None:

@@ -10,6 +10,7 @@ from redis import Redis
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
+from django_delayq.job.unsent import Throttle
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.claims import Claims
@@ -87,10 +88,12 @@ def expired(every: ShardApis) -> Any:
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
+    role.add(key=every.add().hex(), unique=Throttle(60))
     return role.add(delay=HOUR, key=every.add().hex()) and role.add(queue=every.add().hex())
 
 
 def cancel(role: ShardApis, every: ShardApis) -> Any:
+    assert role.operations.cancel(every.add(key=every.add().hex(), unique=Throttle(60)))
     return role.operations.cancel(every.add(delay=HOUR, key=every.add().hex()))
 
 
@@ -142,6 +145,7 @@ def discard(role: ShardApis, every: ShardApis) -> Any:
 
 def promote(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=SECOND)
+    every.add(key=every.add().hex(), unique=Throttle(1))
     every.clock.advance(SECOND)
     return role.promotion.promote(["default"]).moved
 
@@ -298,6 +302,7 @@ def check_consistency(role: ShardApis, every: ShardApis) -> Any:
     every.client.hdel(every.keys("jobs"), lost[2])
     every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
     every.client.delete(every.keys("claim_records"))
+    every.client.hset(every.keys("throttles"), "damaged", "x")
     check = ConsistencyCheck(role.shard)
     found = list(check.walk(repair=True))
     assert list(check.bodies())
@@ -341,7 +346,7 @@ STEPS: dict[str, Step] = {
         *(dashboard, server, report, pause, quiet, add_to_forward_stream),
     )
 }
-_PRODUCER = "enqueue cancel cancel_kept stop reschedule find ended check_shards wait"
+_PRODUCER = "enqueue cancel cancel_kept stop reschedule find ended holder check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
 _VIEW = "find holder page read_queues dashboard server"
 OWN = {
@@ -355,10 +360,10 @@ OWN = {
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "holder requeue read_served_queues",
+    "producer": "requeue read_served_queues",
     "dispatcher": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
     "read_served_queues",
-    "worker": "holder move requeue discard",
+    "worker": "move requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue ended read_served_queues check_shards check_server",
     "check": "find ended holder read_served_queues",

@@ -10,7 +10,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from redis import Redis
 
-from django_delayq import enqueue_many, get_store
+from django_delayq import Throttle, enqueue_many, get_store
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.store.claims import Claims
@@ -65,6 +65,20 @@ def test_a_job_that_arrived_without_a_reply_is_cancelled_in_redis(server: LocalR
     assert (handle.state, bodies(server)) == (State.GONE, 0)
     error.resend()
     assert bodies(server) == 0, "it was revived"
+
+
+def test_a_throttled_job_that_arrived_without_a_reply_is_the_first_of_its_window(server: LocalRedisServer) -> None:
+    task = noop.using(key="k", unique=Throttle(60))
+    # This loads the script.
+    task.using(key="other").enqueue()
+    handle = task.job()
+    with frozen(server), pytest.raises(StoreUnavailable) as caught:
+        enqueue_many([handle])
+    until(lambda: bodies(server) == 2, what="the job to arrive")
+    assert task.enqueue().id == handle.id
+    caught.value.resend()
+    assert handle.created and bodies(server) == 2
+    assert handle.cancel() and task.enqueue().created
 
 
 def test_cancel_returns_false_if_the_job_already_runs(server: LocalRedisServer) -> None:
