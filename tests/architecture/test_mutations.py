@@ -8,9 +8,10 @@ import django_delayq
 from tests.mutation import MUTATIONS
 from tests.stateful.mutations import FIRST, MORE, Mutation
 from tests.stateful.tenant_mutations import TENANTS
+from tests.stateful.throttle_mutations import THROTTLES
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
-BUGS = [*FIRST, *MORE, *TENANTS, *MUTATIONS]
+BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *MUTATIONS]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

@@ -19,6 +19,7 @@ from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 from tests.stateful.tenant_mutations import TENANTS
+from tests.stateful.throttle_mutations import THROTTLES
 
 #: Most examples of the state machine, and most seconds, within which a bug must be detected.
 EXAMPLES, PATIENCE = 200, 600
@@ -83,7 +84,7 @@ def judge(bug: Mutation, tests: tuple[str, ...]) -> bool:
 
 def main(words: str = "") -> int:
     """Run the bugs, as many at once as there are CPUs, and return the exit code."""
-    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS)), *MUTATIONS.items()]
+    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS, *THROTTLES)), *MUTATIONS.items()]
     bugs = [(bug, tests) for bug, tests in known if words in bug.name]
     if not bugs:
         print(f"No bug has {words!r} in its name; tests/mutation/ and tests/stateful/mutations.py have the names.")

@@ -10,7 +10,63 @@ DEADLINE = "tests/integration/store/client/test_deadline.py"
 MIDDLEWARE = "tests/integration/middleware"
 LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
 
+THROTTLES = "tests/integration/store/enqueue/test_throttles.py"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a clock that was set back keeps calls away for that long",
+        "store/lua/enqueue.lua",
+        " and ends <= now + 2 * window and first",
+        " and first",
+    ): (THROTTLES,),
+    at(
+        "a clock that is a little behind opens a second window",
+        "store/lua/enqueue.lua",
+        "now + 2 * window",
+        "now + window",
+    ): (THROTTLES,),
+    at(
+        "the end of a window is too late for a score",
+        "store/lua/enqueue.lua",
+        "math.min(now + job.window, LATEST)",
+        "now + job.window",
+    ): (THROTTLES,),
+    at(
+        "only one batch of windows is removed in a sweep",
+        "store/lua/promote.lua",
+        "(trims_left or #over == WINDOWS)",
+        "trims_left",
+    ): (THROTTLES,),
+    at(
+        "a window leads to a job after it is over",
+        "store/queries/lookup.py",
+        "first and ends and float(ends) > now_us",
+        "first and ends",
+    ): (THROTTLES,),
+    at(
+        "a window leads to a job that is gone",
+        "store/queries/lookup.py",
+        "is_open and self.find(first).state is not State.GONE",
+        "is_open",
+    ): ("tests/integration/task/unique/test_throttle.py",),
+    at(
+        "half a window is sound",
+        "store/lua/audit_throttles.lua",
+        " or not first and not ends) and",
+        " or not first or not ends) and",
+    ): ("tests/integration/store/maintenance/test_throttles.py",),
+    at(
+        "the record of a throttled job is malformed",
+        "store/lua/audit_records.lua",
+        " and not throttle_of_extras(extra)",
+        "",
+    ): ("tests/integration/store/maintenance/test_throttles.py",),
+    at(
+        "a throttled task needs no key",
+        "task/task.py",
+        "if key is None and not isinstance(self.unique, str):",
+        "if False:",
+    ): ("tests/integration/task/unique/test_throttle.py", "tests/integration/task/unique/test_debounce.py"),
     at(
         "a computed key replaces the key of the call",
         "task/task.py",

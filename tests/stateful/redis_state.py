@@ -94,6 +94,8 @@ def extras_of(job: ModelJob) -> bytes:
     flags, digest, first_call, tenant = 0, b"", b"", b""
     if job.digest is not None:
         flags, digest = 1 + 2 * job.until_start, job.digest
+    if job.throttle is not None:
+        flags, digest = 8, job.throttle
     if job.first_call is not None:
         flags, first_call = flags + 4, job.first_call.to_bytes(8)
     if job.tenant is not None:
@@ -175,6 +177,8 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     expected[keys("spreads")] = {
         name: b"".join(number.to_bytes(8) for number in spread) for name, spread in model.spreads.items()
     }
+    expected[keys("throttles")] = {digest: first for digest, (first, _) in model.windows.items()}
+    expected[keys("throttle_ends")] = {digest: ends for digest, (_, ends) in model.windows.items()}
     expected[keys("exchanges")] = {worker: number for worker, (number, *_) in model.exchanges.items()}
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     add_tenants(expected, model, keys)

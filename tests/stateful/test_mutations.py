@@ -11,6 +11,7 @@ from tests.stateful.mutate_copy import plant
 from tests.stateful.mutated_process import DETECTED, PASSED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 from tests.stateful.tenant_mutations import TENANTS
+from tests.stateful.throttle_mutations import THROTTLES
 
 #: The most walks until a bug must be detected, and the walks of a copy without a bug. Every run walks the same, but a
 #: change of the rules or of these numbers changes all walks.
@@ -39,6 +40,6 @@ def test_state_machine_detects_bug(bug: Mutation, client: Redis, redis_url: str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [*MORE, *TENANTS], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*MORE, *TENANTS, *THROTTLES], ids=lambda bug: bug.name)
 def test_state_machine_detects_further_bug(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES)

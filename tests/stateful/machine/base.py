@@ -191,6 +191,7 @@ class Base(RuleBasedStateMachine):
         moments = [job.score for job in self.world.model.jobs.values() if job.place in (Place.SCHEDULED, Place.CLAIMED)]
         moments.append(self.world.model.no_reclaim_before)
         moments += [until_us for _, until_us in self.world.model.paused.values() if until_us is not None]
+        moments += [ends for _, ends in self.world.model.windows.values()]
         ahead = [moment for moment in moments if moment + off > self.world.model.now]
         if ahead:
             self.world.advance_to(min(ahead) + off)

@@ -7,9 +7,9 @@ from hypothesis.stateful import rule
 
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.machine.actors import QUEUES, DrivenWorker
-from tests.stateful.machine.strategies import ENDINGS, SECOND, Request, endings, limits, requests
+from tests.stateful.machine.strategies import ENDINGS, SECOND, THROTTLE, Request, endings, limits, requests
 from tests.stateful.machine.tenants import Tenants
-from tests.stateful.model.values import Place
+from tests.stateful.model.values import Place, throttle_of
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 
@@ -307,6 +307,38 @@ class Scenarios(Tenants):
         worker.exchange(0, endings=ended)
         self.check()
         self.expire_leases()
+
+    @rule(
+        ends=st.sampled_from(["cancel", "run", "requeue", "time", "time", "promotion"]),
+        off=st.sampled_from([-1, 0]),
+        again=st.booleans(),
+    )
+    def calls_are_throttled(self, ends: str, off: int, again: bool) -> None:
+        """Until the window is over, or its job cancelled; a send that is repeated afterwards finds itself."""
+        call, worker = Request(key="t", unique=THROTTLE, priority=100), self.fresh_worker()
+        first, *_ = self.enqueue([call, call])
+        draft = self.drafts[-2]
+        self.check()
+        if ends in ("run", "requeue"):
+            worker.exchange(9)
+            ending = OutcomeKind.SUCCEEDED if ends == "run" else OutcomeKind.REJECTED
+            worker.exchange(0, endings=[ending] * len(worker.held))
+            letter = self.world.model.jobs.get(first)
+            if letter and letter.place is Place.DEAD:
+                self.requeue_one(first, letter.score)
+        elif ends == "cancel":
+            self.change("cancel", first)
+        else:
+            window = self.world.model.windows.get(throttle_of(draft) or b"")
+            self.world.advance_to(max(self.world.model.now, window[1] + off if window else 0))
+            if ends == "promotion":
+                self.look()
+        self.check()
+        self.send([draft, self.draft(call)] if again else [self.draft(call)])
+        self.check()
+        self.send([draft])
+        self.check()
+        self.change("cancel", first)
 
     def claimed(self, worker: DrivenWorker) -> bool:
         """Let a worker hold a claim that it knows of."""

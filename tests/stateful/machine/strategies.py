@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.job.unsent import Debounce
+from django_delayq.job.unsent import Debounce, Throttle
 from tests.stateful.machine.actors import QUEUES
 
 SECOND = 1_000_000
@@ -26,6 +26,8 @@ ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED, OutcomeKind.SNOOZED,
 ENDINGS += [OutcomeKind.STOPPED]
 #: The due time is bound at the third call at once.
 DEBOUNCE = Debounce(2, max_wait=3)
+#: It ends between two of the times that pass.
+THROTTLE = Throttle(10)
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 
@@ -38,7 +40,7 @@ class Request:
     priority: int = 0
     when: tuple[str, int] = AT_ONCE
     key: str | None = None
-    unique: str | Debounce = "keep"
+    unique: str | Debounce | Throttle = "keep"
     until_start: bool = False
     tenant: str | None = None
     max_attempts: int = 3
@@ -55,7 +57,7 @@ requests = st.builds(
     priority=st.sampled_from([0, 0, 0, -100, 100]),
     when=st.just(AT_ONCE) | st.sampled_from(TIMES),
     key=st.sampled_from([None, None, "k", "l"]),
-    unique=st.sampled_from(["keep", "reject", "replace", DEBOUNCE]),
+    unique=st.sampled_from(["keep", "reject", "replace", DEBOUNCE, THROTTLE]),
     until_start=st.booleans(),
     tenant=st.sampled_from([None, None, "a", "b"]),
     max_attempts=st.integers(1, 3),

@@ -6,7 +6,7 @@ from typing import Any
 from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.job.unsent import Debounce, UnsentJob
+from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.store.digests import tenant_digest
 from tests.stateful.model.model_state import ModelState
 from tests.stateful.model.turns import Next
@@ -19,6 +19,7 @@ from tests.stateful.model.values import (
     ModelJob,
     Place,
     digest_of,
+    throttle_of,
 )
 
 HOUR_US = 3_600_000_000
@@ -36,9 +37,14 @@ class Model(ModelState):
         fresh: dict[bytes, UnsentJob] = {}
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
+        opened: dict[bytes, bytes] = {}
         for number, draft in enumerate(drafts):
             raw_id, digest = draft.job.raw_id, digest_of(draft)
             if raw_id in self.withdrawn:
+                continue
+            if throttle_of(draft) and (first := self._first_of_window(draft, opened)):
+                if first != raw_id:
+                    held[number] = first
                 continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
             if holder is not None and holder != raw_id:
@@ -54,10 +60,24 @@ class Model(ModelState):
         for raw_id, draft in fresh.items():
             job = self._new(draft)
             self.jobs[raw_id] = job
+            if job.throttle and isinstance(draft.unique, Throttle):
+                self.windows[job.throttle] = raw_id, self.now + draft.unique.window_us
             self.counts["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
         self._follow()
         return held
+
+    def _first_of_window(self, draft: UnsentJob, opened: dict[bytes, bytes]) -> bytes | None:
+        """Return the job that throttles a draft: itself if it is known; None if it opens a window."""
+        raw_id, digest, unique = draft.job.raw_id, throttle_of(draft), draft.unique
+        assert digest and isinstance(unique, Throttle)
+        first, ends = self.windows.get(digest, (None, 0))
+        if raw_id in self.jobs:
+            return raw_id
+        if digest in opened or self.now < ends <= self.now + 2 * unique.window_us:
+            return opened.get(digest, first)
+        opened[digest] = raw_id
+        return None
 
     def _new(self, draft: UnsentJob) -> ModelJob:
         job = ModelJob.of(draft)
@@ -169,6 +189,7 @@ class Model(ModelState):
         old = [job for n, job in enumerate(dead) if n < too_many or job.score <= self.now - self.dead_max_age_us]
         for job in old:
             self._end(job, "trimmed")
+        self.windows = {digest: window for digest, window in self.windows.items() if window[1] > self.now}
         self.promoted_at, self.alarm_heard = self.now, False
         self.expired_by = self._expired_by()
         expired = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.expired_by}
@@ -298,6 +319,8 @@ class Model(ModelState):
             return bool(token) and raw_id + token in self.cancelled
         if token:
             self.cancelled[raw_id + token] = self.now
+        if job.throttle and self.windows.get(job.throttle, (None, 0))[0] == raw_id:
+            del self.windows[job.throttle]
         self._end(job, "cancelled", keep=True)
         self._follow()
         return True

@@ -46,6 +46,8 @@ class ModelState:
     paused: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     #: Name of an unfinished spread -> its start and length (µs), its places, those that are taken, and its callers.
     spreads: dict[bytes, tuple[int, int, int, int, int]] = field(default_factory=dict)
+    #: Digest of a throttled key -> the first job, and the end of the window.
+    windows: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
     next_promotion: int | None = None
     no_reclaim_before: int = 0
     promoted_at: int = 0

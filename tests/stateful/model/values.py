@@ -9,7 +9,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
-from django_delayq.job.unsent import UnsentJob
+from django_delayq.job.unsent import Throttle, UnsentJob
 from django_delayq.store.digests import key_digest, tenant_digest
 
 #: Endings after which a job is a dead letter, whatever its attempts.
@@ -46,6 +46,8 @@ class ModelJob:
     until_start: bool
     holds_key: bool
     max_attempts: int
+    #: The digest of the key whose further calls it throttles.
+    throttle: bytes | None = None
     #: Calls of it are debounced: when the first of the series came (µs); 0 after its start.
     first_call: int | None = None
     #: Name and digest of its tenant, and its weight in the queue (0: the queue is not fair).
@@ -93,7 +95,8 @@ class ModelJob:
             queue=job.queue,
             digest=digest_of(draft),
             until_start=draft.until_start,
-            holds_key=job.key is not None,
+            holds_key=digest_of(draft) is not None,
+            throttle=throttle_of(draft),
             max_attempts=job.retry.max_attempts,
             expiry=job.expiry,
             tenant_name=job.tenant,
@@ -163,6 +166,15 @@ class ModelJob:
 
 def digest_of(draft: UnsentJob) -> bytes | None:
     """Return the digest of a draft's unique key."""
+    return None if isinstance(draft.unique, Throttle) else _digest_of(draft)
+
+
+def throttle_of(draft: UnsentJob) -> bytes | None:
+    """Return the digest of a draft's throttled key."""
+    return _digest_of(draft) if isinstance(draft.unique, Throttle) else None
+
+
+def _digest_of(draft: UnsentJob) -> bytes | None:
     job = draft.job
     return None if job.key is None else key_digest(job.task, job.key, job.tenant)
 
