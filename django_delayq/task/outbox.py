@@ -96,15 +96,17 @@ class _PendingSends:
 def _refused_with(error: JobRefused, left: Sequence[JobHandle]) -> list[JobHandle]:
     """Return the jobs that cannot be sent: of those of a full tenant, all but the first ones that may still wait.
 
-    Sending them one after the other would take a round trip each.
+    Sending them one after the other would take a round trip each. Those with a key are sent: for such a call there may
+    be a job already.
     """
     refused = error.refused.draft.job
     if not isinstance(error, TenantFull):
         return [error.refused]
     place = refused.queue, refused.tenant
     jobs = [(handle, handle.draft.job) for handle in left if handle.draft is not None]
-    same = [handle for handle, job in jobs if (job.queue, job.tenant) == place]
-    return same[max(0, error.most - error.waiting) :] or [error.refused]
+    same = [handle for handle, job in jobs if (job.queue, job.tenant) == place and job.key is None]
+    refused_jobs = same[max(0, error.most - error.waiting) :]
+    return refused_jobs if error.refused in refused_jobs else [error.refused]
 
 
 class _Flush:
