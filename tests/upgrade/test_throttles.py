@@ -29,6 +29,8 @@ def test_a_newer_dispatcher_removes_a_window_that_an_older_one_left(
     processes: Processes, client: Redis, older_package: Path
 ) -> None:
     dispatcher = older(processes, older_package, "run_dispatcher")
+    # By then its signal handlers are installed.
+    processes.until(lambda: client.exists(processes.keys("dispatchers")), what="its first promotion")
     processes.until_known(older(processes, older_package, "run_worker"))
     processes.until_gone([tasks.noop.using(key="k", unique=Throttle(0.01)).enqueue()])
     assert dispatcher.end() == 0

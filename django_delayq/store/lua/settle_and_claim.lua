@@ -239,10 +239,10 @@ local function best(count, beside)
       left[#left + 1] = queue
     elseif source.by_turns then
       local ranks = (beside or #sources > 1) and ranks_of(place, most) or {}
-      for i, job in ipairs(by_turn(place, math.min(most, fair_left) + 1)) do
+      -- After jobs were set aside more are looked at, as in other queues: those behind them may have crashed too.
+      for i, job in ipairs(by_turn(place, (count > want and most or math.min(most, fair_left)) + 1)) do
         job.queue, job.place, job.order = queue, place, queue * 1000 + i
-        job.sorted_by, job.is_beyond = ranks[i] or job.rank, fair_left <= 0
-        found[#found + 1], fair_left = job, fair_left - 1
+        job.sorted_by, found[#found + 1], fair_left = ranks[i] or job.rank, job, math.max(0, fair_left - 1)
       end
     else
       local heads = served == 1 and source.heads or lowest(place, most)
@@ -283,7 +283,7 @@ local function next_recovered()
   return first
 end
 local recovered_job = may_recover and next_recovered()
-local claims, records, moved, ahead, found, left, aside = {}, {}, 0, want
+local claims, records, moved, ahead, fair_left, found, left, aside = {}, {}, 0, want, most_fair
 repeat
   found, left = best(ahead, recovered_job)
   aside = {}
@@ -295,9 +295,11 @@ repeat
       aside[#aside + 1] = entry
     else
       local alone = suspect or has(entry.member, LARGE)
+      entry.is_beyond = entry.flow and fair_left <= 0
       full = full or #claims == want or i > ahead or (alone and #claims > 0 and not entry.is_beyond)
       if not full and not entry.is_beyond then
         claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
+        if entry.flow then fair_left = fair_left - 1 end
       elseif entry ~= recovered_job then
         rest[#rest + 1] = entry
       end

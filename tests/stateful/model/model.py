@@ -451,7 +451,7 @@ class Model(ModelState):
                 for job in ready_jobs:
                     job.is_late = not job.weight
                 self._follow()
-            ready = self._ready_in_order(queues, strict, want)
+            ready = self._ready_in_order(queues, strict, look)
             in_order = sorted([*back, *ready[: look + 1]], key=lambda item: item[0])
             seen = [each for _, each in in_order][:look]
             aside = [] if may_recover else [each.job for each in seen if each.job.crash_suspected]
