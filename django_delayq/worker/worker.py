@@ -1,6 +1,6 @@
 """Worker: settle outcomes and claim jobs of one shard in one request, and keep a pool busy with the claims."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from time import monotonic, sleep
 from typing import Any
@@ -134,6 +134,7 @@ class Worker(Runnable):
         self._queues = QueueListener(shard, config.queues, config.queue_filter, weights=self._weights, clock=clock)
         self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config, clock=clock)
         self._outcomes = OutcomeBuffer(clock=clock)
+        self._fair_queues = frozenset(name for name, each in shard.config.tasks.queues.items() if each.fair)
         self._prefetch = PrefetchPolicy(pool.size, holds=lambda: self._outcomes.expected, sharing=sharing)
         #: There may be jobs to claim: a notification arrived, or the last exchange left jobs behind.
         self._work_available = True
@@ -317,12 +318,17 @@ class Worker(Runnable):
             self._prefetch.observe(
                 *(outcome.run_us for _, outcome in ended if outcome.kind is not OutcomeKind.UNSTARTED)
             )
+            if self._fair_queues:
+                done = [claim for claim, _ in ended]
+                self._prefetch.held_fair = self._count_fair(self._held) - self._count_fair(done)
             load = self._prefetch.load(self._pool.held)
             want = load.claim_count if self.phase.claims else 0
             if self._weights:
-                # No more than of a fair queue: if one queue may give less than another, the exchange says nothing about
-                # which of them are empty.
-                want = min(want, self._weights.limit, load.fair_count)
+                want = min(want, self._weights.limit)
+                if not self._fair_queues.isdisjoint(self._queues.queues):
+                    # No more than of a fair queue: if one queue may give less than another, the exchange says nothing
+                    # about which of them are empty.
+                    want = min(want, load.fair_count)
             self._prefetch.requested = want
             self._session.prepare(
                 ended=ended,
@@ -333,6 +339,9 @@ class Worker(Runnable):
                 may_recover=want > 0 and self._recovered.may_claim(),
             )
         self._held.settling(self._session.settling)
+
+    def _count_fair(self, claims: Iterable[Claim]) -> int:
+        return sum(claim.queue in self._fair_queues for claim in claims)
 
     def _exchange(self) -> None:
         reply, settled = self._session.exchange(self._outcomes)

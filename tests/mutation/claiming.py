@@ -196,8 +196,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker claims more than the shares of its queues allow",
         "worker/worker.py",
-        "want = min(want, self._weights.limit, load.fair_count)",
-        "pass",
+        "want = min(want, self._weights.limit)\n",
+        "pass\n",
     ): (WEIGHTED,),
     at(
         "a worker names its weighted queues in a fixed order",
@@ -264,6 +264,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         EXCHANGE,
         "      heads = first_unpaused(now, place, heads)\n",
     ): (TURNS,),
+    at(
+        "jobs of a queue leave the order of its turns where few ranks are known",
+        EXCHANGE,
+        "last_rank = math.max(last_rank, ranks[i] or job.rank)",
+        "last_rank = ranks[i] or job.rank",
+    ): (TURNS,),
+    at(
+        "claims of other queues leave no room for a fair one",
+        "worker/claiming/prefetch.py",
+        "self.size + _FAIR_AHEAD - self.held_fair",
+        "self.size + _FAIR_AHEAD - self.held",
+    ): ("tests/integration/commands/run_worker/test_fair_queues.py",),
+    at(
+        "a worker does not count its claims of fair queues",
+        "worker/worker.py",
+        "self._count_fair(self._held) - self._count_fair(done)",
+        "0",
+    ): ("tests/integration/commands/run_worker/test_fair_queues.py",),
     at(
         "an entry of an earlier rank counts as a turn",
         CHOICE,

@@ -153,7 +153,7 @@ TENANTS = [
     at(
         "a fair queue passes queues whose jobs are older",
         EXCHANGE,
-        "ranks[i] or job.rank",
+        "math.max(last_rank, ranks[i] or job.rank)",
         "0",
     ),
     at(

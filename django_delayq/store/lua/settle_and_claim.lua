@@ -238,11 +238,13 @@ local function best(count, beside)
     if most < 0 then
       left[#left + 1] = queue
     elseif source.by_turns then
-      local ranks = (beside or #sources > 1) and ranks_of(place, most) or {}
+      local ranks, last_rank = (beside or #sources > 1) and ranks_of(place, most) or {}, -math.huge
       -- After jobs were set aside more are looked at, as in other queues: those behind them may have crashed too.
       for i, job in ipairs(by_turn(place, (count > want and most or math.min(most, fair_left)) + 1)) do
         job.queue, job.place, job.order = queue, place, queue * 1000 + i
-        job.sorted_by, found[#found + 1], fair_left = ranks[i] or job.rank, job, math.max(0, fair_left - 1)
+        -- The jobs of a queue keep the order of its turns, also where fewer ranks are known.
+        last_rank = math.max(last_rank, ranks[i] or job.rank)
+        job.sorted_by, found[#found + 1], fair_left = last_rank, job, math.max(0, fair_left - 1)
       end
     else
       local heads = served == 1 and source.heads or lowest(place, most)

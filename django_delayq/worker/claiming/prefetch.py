@@ -36,6 +36,8 @@ class Load:
     size: int
     held: int
     own: int
+    #: Claims of fair queues that all workers held when they last made a request.
+    held_fair: int = 0
     #: Number of other workers that want more claims.
     contenders: int
     #: Approximate seconds until one more claim would begin, if all slots are taken.
@@ -58,8 +60,11 @@ class Load:
 
     @property
     def fair_count(self) -> int:
-        """Claims of fair queues among them."""
-        return max(0, min(self.claim_count, self.size + _FAIR_AHEAD - self.held))
+        """Most claims of fair queues among them.
+
+        Claims of other queues that are held do not count: beside many short jobs of those a fair queue would starve.
+        """
+        return max(0, min(self.claim_count, self.size + _FAIR_AHEAD - self.held_fair))
 
     @property
     def has_slot(self) -> bool:
@@ -90,8 +95,9 @@ class PrefetchPolicy:
         #: Number of claims left at which to request more, before the pool is idle.
         self.refill_at = 0
         self._update_target()
-        #: Number of claims in the request in flight.
+        #: Number of claims in the request in flight, and of those of fair queues that this worker held when it made it.
         self.requested = 0
+        self.held_fair = 0
         #: The worker wants more claims.
         self.wants_more = False
         #: The worker had no free slot when it last looked, so it does not listen for notifications.
@@ -139,6 +145,7 @@ class PrefetchPolicy:
             size=self._size,
             held=held + sum(each.requested for each in self._sharing),
             own=self._holds(),
+            held_fair=sum(each.held_fair for each in self._sharing),
             contenders=self.contenders,
             wait=self._wait(),
             target=self.target,

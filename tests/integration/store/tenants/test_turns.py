@@ -225,3 +225,31 @@ def test_a_queue_without_jobs_drops_only_its_own_tags(apis: ShardApis) -> None:
     apis.worker().take(1, queue)
     left = apis.client.zrange(apis.keys("turns"), 0, -1)
     assert left == [entry for entry in kept if entry[1:7] != queue_hash(queue)]
+
+
+def test_jobs_of_a_tenant_keep_their_order_behind_many_of_a_paused_one(apis: ShardApis) -> None:
+    add(apis, *["a"] * 3, "b")
+    worker = apis.worker()
+    served = worker.take(4, "fair").claims
+    worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE) for claim in served])
+    add(apis, *["a"] * 3)
+    of_a = list(apis.ready("fair"))
+    add(apis, None, None, queue="default")
+    add(apis, "c", "d", "e")
+    apis.operations.workers.pause_tenant("fair", "paused", by="ann")
+    add(apis, *["paused"] * 62, "f", "g")
+    claims = [claim.raw_id for _ in range(3) for claim in worker.take(8, "fair", "default").claims]
+    assert [raw_id for raw_id in claims if raw_id in of_a] == of_a
+    assert len(claims) == 10
+    assert not list(ConsistencyCheck(apis.shard).walk())
+
+
+def test_a_claim_that_sets_jobs_aside_says_that_there_are_more(apis: ShardApis) -> None:
+    add(apis, *["a"] * 3)
+    worker = apis.worker()
+    crashed = worker.take(3, "fair").claims
+    worker.take(0, settle=[settlement(each, Action.RETRY, suspect=True, keeps_rank=True) for each in crashed])
+    apis.clock.advance(SECOND)
+    add(apis, *["a"] * 2)
+    reply = worker.take(1, "fair", may_recover=False)
+    assert (len(reply.claims), reply.has_more) == (1, True)
