@@ -5,8 +5,8 @@ local PART = 64
 -- Most tags of idle flows that one claim drops, beside two for each job: each claim adds at most one.
 local DROPPED = 100
 
--- Parts of a place: the jobs of the lowest ranks, those of the highest, and some that begin at another job each time, so
--- that no job stays behind others for ever. Each: member, rank, member, rank …
+-- Up to three parts of a place: its first jobs, its last ones, and some that begin at another job in each call. So every
+-- job is found sooner or later, whatever stands before it. A part has the member and the rank of each job in turn.
 local function parts_of(now, place)
   local parts = {lowest(place, PART - 1)}
   local count = redis.call('ZCARD', place)
@@ -80,7 +80,7 @@ local function drop_idle(from, to, most)
   local passed, flows = redis.call('ZRANGE', turns, '[' .. IDLE .. from, '(' .. IDLE .. to, 'BYLEX', 'LIMIT', 0, most), {}
   if #passed == 0 then return end
   for i, entry in ipairs(passed) do
-    flows[i] = string.sub(entry, 2, 7) .. string.sub(entry, 16) .. string.sub(entry, 8, 8)
+    flows[i] = flow_of_turn(entry)
   end
   redis.call('ZREM', turns, unpack(passed))
   redis.call('HDEL', tenants, unpack(flows))
@@ -100,10 +100,9 @@ local function active_flows(place, most)
   local entries = redis.call('ZRANGE', turns, from, to, 'BYLEX', 'LIMIT', 0, most)
   for _, entry in ipairs(entries) do
     if #entry == 23 then
-      local priority = string.sub(entry, 8, 8)
-      local flow = hash .. string.sub(entry, 16) .. priority
+      local flow = flow_of_turn(entry)
       read[#read + 1] = {
-        flow = flow, priority = string.byte(priority), tag = struct.unpack('>I7', entry, 9), entry = entry,
+        flow = flow, priority = string.byte(flow, 15), tag = struct.unpack('>I7', entry, 9), entry = entry,
         jobs = {}, at = 1, read = 0,
       }
       names[#names + 1], names[#names + 2] = flow, string.sub(flow, 1, 14)

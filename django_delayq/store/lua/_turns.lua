@@ -156,6 +156,11 @@ local function turn_entry(state, flow, tag)
   return state .. clock_of(flow) .. struct.pack('>I7', tag) .. string.sub(flow, 7, 14)
 end
 
+-- The flow of an entry of `turns`.
+local function flow_of_turn(entry)
+  return string.sub(entry, 2, 7) .. string.sub(entry, 16, 23) .. string.sub(entry, 8, 8)
+end
+
 local function remove_turn(flow)
   local state, tag = read_flow(flow)
   if not state then return end
