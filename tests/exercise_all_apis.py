@@ -110,8 +110,9 @@ def _serve_tenants(apis: ShardApis) -> None:
     assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
     workers = apis.operations.workers
     assert workers.pause_tenant("fair", "acme", by="ann")
-    assert workers.resume_tenant("fair", "acme")
     queries = apis.store.tenants(apis.shard.index)
+    assert [state.name for batch in queries.paused("fair") for state in batch] == ["acme"]
+    assert workers.resume_tenant("fair", "acme")
     assert sorted(state.waiting for state in queries.iter("fair")) == [1, 2]
 
 

@@ -88,9 +88,9 @@ class Queue:
         return Tenant(check_name(name, name="tenant"), self.name, self.backend)
 
     def tenants(self) -> Iterator[tuple[Tenant, TenantCounts]]:
-        """Iterate over the tenants that have waiting jobs, with their counts, in no useful order.
+        """Iterate over the tenants that have waiting jobs or are paused, with their counts, in no useful order.
 
-        A round trip for each hundred.
+        A round trip for each hundred, and one for each thousand that workers serve.
         """
         return iter_tenants(self.name, self.backend)
 

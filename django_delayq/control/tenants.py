@@ -70,7 +70,7 @@ class Tenant:
         cancelled, seen = 0, 0
         for shard in self._shards():
             operations = self._store.operations(shard)
-            for ids in self._store.tenants(shard).ids(self.queue, self.name):
+            for ids, _ in self._store.tenants(shard).ids(self.queue, self.name):
                 effects = operations.waiting_jobs.cancel([BatchJob(raw_id=raw_id) for raw_id in ids])
                 cancelled += sum(effect.done for effect in effects)
                 seen += len(ids)
@@ -97,9 +97,17 @@ def counts(states: list[TenantState]) -> TenantCounts:
 
 
 def iter_tenants(queue: str, backend: str | None) -> Iterator[tuple[Tenant, TenantCounts]]:
-    """Yield the tenants of a queue that have waiting jobs, with their counts, in no useful order."""
+    """Yield the tenants of a queue that have waiting jobs or are paused, with their counts, in no useful order."""
     store = get_store(backend)
+    # A pause is in every shard, and the jobs of a tenant in one; after a change of SHARDS in several.
+    paused: dict[str, TenantState] = {}
+    for shard in range(store.config.shards):
+        for states in store.tenants(shard).paused(queue):
+            paused |= {state.name: state for state in states if state.name is not None}
     for shard in range(store.config.shards):
         for state in store.tenants(shard).iter(queue):
             if state.name is not None:
+                paused.pop(state.name, None)
                 yield Tenant(state.name, queue, backend), counts([state])
+    for name, state in paused.items():
+        yield Tenant(name, queue, backend), counts([state])

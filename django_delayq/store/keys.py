@@ -63,7 +63,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "tenants": (
         "hash",
         "tenant and priority -> its tag, while it has an entry in turns; queue and priority -> its virtual time, which "
-        "stays; tenant -> who paused it, until resume_tenant; the layout is in _turns.lua",
+        "stays; tenant -> who paused it, and its name, until resume_tenant; the layout is in _turns.lua",
     ),
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),

@@ -11,7 +11,7 @@ from django_delayq.store.maintenance.acl_roles import ROLES, commands_in
 FOLDER = Path(store.__file__).parent / "lua"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[!_]*.lua"))
 READS = {
-    *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSTRLEN", "INFO", "LINDEX"),
+    *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "INFO", "LINDEX"),
     *("TIME", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANK", "ZLEXCOUNT", "ZSCORE", "ZUNION"),
 }
 CONNECTION = {"CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT"}

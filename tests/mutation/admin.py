@@ -10,6 +10,7 @@ RUN = "tests/integration/commands/operating/test_run_process.py"
 STATS = "tests/integration/commands/operating/test_stats.py"
 SHOWN = "tests/integration/commands/operating/test_shown_jobs.py"
 TENANTS, TENANT_TOGGLES = "tests/admin/tenants/test_page.py", "tests/admin/tenants/test_toggles.py"
+CANCELS, PAUSES = "tests/admin/tenants/test_cancel.py", "tests/integration/store/tenants/test_pauses.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -261,4 +262,76 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        complete = complete and next(states, None) is None\n",
         "",
     ): (TENANTS,),
+    at(
+        "the page of tenants does not say that it did not read all pauses",
+        "admin/views/tenants.py",
+        "            complete = complete and next(batches, None) is None\n",
+        "",
+    ): (TENANTS,),
+    at(
+        "a paused tenant that has few jobs is not among the hundred tenants of the page",
+        "admin/views/tenants.py",
+        "for each in (*found[:_SHOWN], *paused)",
+        "for each in found[:_SHOWN]",
+    ): (TENANTS,),
+    at(
+        "the page of tenants shows a paused tenant without jobs that it did not read",
+        "admin/views/tenants.py",
+        "        paused = [_find(page, queue, each) for each in paused]\n",
+        "        pass\n",
+    ): (TENANTS,),
+    at(
+        "the name of a paused tenant is that of the person who paused it",
+        "store/queries/tenants.py",
+        'return Pause.read(record.partition(b"\\xff")[0]) if record else None',
+        "return Pause.read(record) if record else None",
+    ): (PAUSES,),
+    at(
+        "a queue whose hash has a byte with a meaning in patterns has no paused tenants",
+        "store/queries/tenants.py",
+        'b"".join(b"\\\\" + bytes((byte,)) for byte in prefix)',
+        "prefix",
+    ): (PAUSES,),
+    at(
+        "a paused tenant with jobs is listed twice",
+        "control/tenants.py",
+        "                paused.pop(state.name, None)\n",
+        "",
+    ): ("tests/integration/control/test_tenants.py",),
+    at(
+        "the jobs of a tenant are cancelled in the first shard alone",
+        "admin/actions/run.py",
+        "for shard in range(action_request.shard, page.store.config.shards):",
+        "for shard in range(action_request.shard, 1):",
+    ): (CANCELS,),
+    at(
+        "more jobs of a tenant are cancelled than were confirmed",
+        "admin/actions/run.py",
+        "for raw_id in known[: action_request.count - action_request.handled]]",
+        "for raw_id in known]",
+    ): (CANCELS,),
+    at(
+        "jobs of a tenant that came after the count are cancelled",
+        "admin/actions/run.py",
+        "[raw_id for raw_id in ids if created_us(raw_id) <= action_request.seen_us]",
+        "ids",
+    ): (CANCELS,),
+    at(
+        "a continued cancellation of a tenant's jobs begins again",
+        "admin/actions/run.py",
+        '_score, after = action_request.cursor or (0, b"")',
+        '_score, after = 0, b""',
+    ): (CANCELS,),
+    at(
+        "a form without a tenant cancels the jobs that have none",
+        "admin/actions/view.py",
+        '!= "cancel_tenant" or not (queue and tenant):',
+        '!= "cancel_tenant" or not queue:',
+    ): (CANCELS,),
+    at(
+        "processes of an earlier release refuse every form of an action",
+        "admin/actions/action_request.py",
+        '            del fields["tenant"]\n',
+        "            pass\n",
+    ): (CANCELS,),
 }

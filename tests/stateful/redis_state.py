@@ -122,8 +122,8 @@ def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
             expected[keys("tenants")][queue + flow.tenant + priority] = state + tag.to_bytes(7)
     for (queue_name, number), time_served in model.turns.times.items():
         expected[keys("tenants")][queue_hash(queue_name) + bytes((number,))] = time_served.to_bytes(7)
-    for (queue_name, digest), at in model.turns.paused.items():
-        expected[keys("tenants")][queue_hash(queue_name) + digest] = b"%d ann" % at
+    for (queue_name, digest), (at, name) in model.turns.paused.items():
+        expected[keys("tenants")][queue_hash(queue_name) + digest] = b"%d ann\xff%s" % (at, name.encode())
 
 
 def expected_state(model: Model, keys: Keys) -> dict[str, Any]:

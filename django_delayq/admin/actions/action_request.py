@@ -34,7 +34,7 @@ class ActionRequest:
     page_query: str
     #: Redis's time when the person saw the list, in µs. Jobs that came later are not included.
     seen_us: int
-    #: Tokens of the selected rows; empty: all jobs that match the filter.
+    #: Tokens of the selected rows; empty: all jobs that match the filter, or those of the tenant.
     rows: list[str] = field(default_factory=list)
     #: Jobs counted so far. Nothing changes before all are counted, and never more jobs than these.
     count: int = 0
@@ -48,6 +48,8 @@ class ActionRequest:
     #: The job and its task, if the action was started on the page of one job.
     job_id: str = ""
     task: str = ""
+    #: The tenant of whose jobs in the filter's queue the action is about, scheduled and ready ones; empty: of any.
+    tenant: str = ""
     #: HTTP requests that changed jobs so far.
     steps: int = 0
     #: How far counting, and then the action, went through the matching jobs.
@@ -67,7 +69,12 @@ class ActionRequest:
     def read(cls, post: QueryDict) -> Self | None:
         """Read the form of a list or of a job's page; None if nothing is selected or a field makes no sense."""
         action, job_list = BULK_ACTIONS.get(post.get("action", "")), JOB_LISTS.get(post.get("list", ""))
-        if action is None or job_list is None or job_list.name not in action.job_lists:
+        if (
+            action is None
+            or job_list is None
+            or job_list.name not in action.job_lists
+            or action.name == "cancel_tenant"
+        ):
             return None
         rows = list(dict.fromkeys(token for token in post.getlist("row") if Target.read(token)))[:_MAX_ROWS]
         if action.name == "cancel_all" or ("all" in post and action.in_menu):
@@ -92,6 +99,18 @@ class ActionRequest:
             count=len(rows),
             counted=bool(rows),
             job_id=job_id,
+        )
+
+    @classmethod
+    def of_tenant(cls, queue: str, tenant: str, *, now_us: int) -> Self:
+        """Return the request to cancel the waiting jobs of a tenant of a queue that are there now."""
+        return cls(
+            action_name="cancel_tenant",
+            list_name=READY.name,
+            filter_query=Filter(queue=queue).page(),
+            page_query="",
+            seen_us=now_us,
+            tenant=tenant,
         )
 
     @property
@@ -148,7 +167,11 @@ class ActionRequest:
 
     def sign(self, request: HttpRequest) -> str:
         """Return the value of a form field, which this person alone can send back."""
-        return signing.dumps([_account(request), asdict(self)], salt=_SALT, compress=True)
+        fields = asdict(self)
+        if not self.tenant:
+            # A process of an earlier release, which may read the form during a deploy, refuses unknown fields.
+            del fields["tenant"]
+        return signing.dumps([_account(request), fields], salt=_SALT, compress=True)
 
     @classmethod
     def unsign(cls, request: HttpRequest, text: str) -> Self | None:

@@ -64,7 +64,7 @@ class BulkAction:
     name: str
     #: Names of the lists that offer it.
     job_lists: tuple[str, ...]
-    #: False: offered for one job or for a whole queue only, not in the menu of a list.
+    #: False: offered for one job, a whole queue or a tenant only, not in the menu of a list.
     in_menu: bool = True
     #: Its entry in that menu.
     label: Any
@@ -183,6 +183,14 @@ BULK_ACTIONS = {
             label=_("Cancel all…"),
             log_text=_("Cancelled with all ready jobs of the queue"),
             confirm_text=ngettext_lazy("Cancel %(count)s ready job", "Cancel all %(count)s ready jobs", "n"),
+        ),
+        replace(
+            _CANCEL,
+            name="cancel_tenant",
+            job_lists=("ready",),
+            in_menu=False,
+            label=_("Cancel its jobs…"),
+            log_text=_("Cancelled with all waiting jobs of its tenant"),
         ),
         BulkAction(
             name="stop",

@@ -48,6 +48,7 @@ def selection_text(action_request: ActionRequest, zone: tzinfo = UTC) -> str:
     from_us, to_us = job_filter.from_us, job_filter.to_us
     parts = [
         (_("queue %s"), job_filter.queue),
+        (_("tenant %s"), action_request.tenant),
         (_("task %s"), job_filter.task.removeprefix("=")),
         (_("error %s"), ErrorSummary(job_filter.error.removeprefix("="), "").name),
         (_("with the text “%s”"), job_filter.text),

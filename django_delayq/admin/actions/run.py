@@ -13,6 +13,7 @@ from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, T
 from django_delayq.admin.actions.selection import matching
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.page import PageContext
+from django_delayq.job.ids import created_us
 from django_delayq.store.operations.spread import Spread
 
 
@@ -93,6 +94,9 @@ def _batches(page: PageContext, action_request: ActionRequest) -> Iterator[_Batc
             for at in range(0, len(targets), most):
                 yield _Batch(shard, targets[at : at + most], 0, None)
         return
+    if action_request.tenant:
+        yield from _batches_of_tenant(page, action_request, most)
+        return
     backwards = action_request.moves_later
     for shard, page_of_jobs in matching(page, action_request, before=backwards):
         rows, at = page_of_jobs.rows[::-1] if backwards else page_of_jobs.rows, 0
@@ -102,6 +106,19 @@ def _batches(page: PageContext, action_request: ActionRequest) -> Iterator[_Batc
             targets = [Target(row.raw_id, row.shard, row.moment_us) for row in batch]
             yield _Batch(shard, targets, shard, batch[-1].cursor)
         yield _Batch(shard, (), shard, page_of_jobs.end)
+
+
+def _batches_of_tenant(page: PageContext, action_request: ActionRequest, most: int) -> Iterator[_Batch]:
+    """Yield the waiting jobs of a tenant in the batches in which Redis lists them."""
+    for shard in range(action_request.shard, page.store.config.shards):
+        _score, after = action_request.cursor or (0, b"")
+        tenants = page.store.tenants(shard)
+        for ids, last in tenants.ids(action_request.filter.queue, action_request.tenant, after=after, most=most):
+            # The id holds the enqueuer's time.
+            known = [raw_id for raw_id in ids if created_us(raw_id) <= action_request.seen_us]
+            targets = [Target(raw_id, shard, 0) for raw_id in known[: action_request.count - action_request.handled]]
+            yield _Batch(shard, targets, shard, (0, last))
+        yield _Batch(shard, (), shard, None)
 
 
 def _selected(action_request: ActionRequest) -> list[Target]:

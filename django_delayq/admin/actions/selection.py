@@ -6,7 +6,7 @@ complete, and the action changes no more jobs than that number.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from time import monotonic
 
 from django_delayq import runtime
@@ -33,6 +33,8 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
             if (target := Target.read(token)) and (found := find(page, target)):
                 action_request.sample.append(_sentence(JobLine(found, page.config.redact)))
         return
+    if action_request.tenant:
+        return _count_tenant(page, action_request)
     job_list, job_filter = action_request.job_list, action_request.filter
     if job_filter.match(page.config.redact, by_queue=not job_list.by_queue) is None:
         # Redis counts without a scan.
@@ -53,6 +55,19 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
     action_request.counted, action_request.shard, action_request.cursor_text = True, 0, ""
 
 
+def _count_tenant(page: PageContext, action_request: ActionRequest) -> None:
+    """Count the waiting jobs of a tenant: Redis counts without a scan."""
+    queue, tenant = action_request.filter.queue, action_request.tenant
+    for shard in range(page.store.config.shards):
+        tenants = page.store.tenants(shard)
+        action_request.count += tenants.find(queue, tenant).waiting
+        ids = (raw_id for batch, _ in tenants.ids(queue, tenant, most=SAMPLE) for raw_id in batch)
+        for raw_id in islice(ids, SAMPLE - len(action_request.sample)):
+            if found := find(page, Target(raw_id, shard, 0)):
+                _add_to_sample(page, action_request, [found])
+    action_request.counted = True
+
+
 def matching(page: PageContext, action_request: ActionRequest, *, before: bool) -> Iterator[tuple[int, JobPage]]:
     """Yield the rows that the action is about in batches, each with its shard, from the request's position on."""
     return job_lists.iter_batches(
@@ -71,6 +86,9 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
 
     Looks for up to half a second, so it may miss some.
     """
+    if action_request.tenant:
+        queue, shards = action_request.filter.queue, range(page.store.config.shards)
+        return any(page.store.tenants(shard).find(queue, action_request.tenant).waiting for shard in shards)
     until, job_list = monotonic() + runtime.current().bounds.more_seconds, action_request.job_list
     match = action_request.current_filter.match(page.config.redact, by_queue=not job_list.by_queue)
 

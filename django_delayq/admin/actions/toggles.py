@@ -159,7 +159,7 @@ def _done(toggle: Toggle, display_name: str, form: ActionForm, zone: tzinfo = UT
 
 def _queue(page: PageContext) -> Subject | str:
     """Return the queue that the form names, or why nothing is done."""
-    queue = _posted_name(page, "queue")
+    queue = posted_name(page, "queue")
     if queue not in page.snapshot.queues:
         return _gone()
     return Subject(queue, printable(queue), {"queue": url_name(queue)}, page.url("queues"))
@@ -167,7 +167,7 @@ def _queue(page: PageContext) -> Subject | str:
 
 def _tenant(page: PageContext) -> Subject | str:
     """Return the tenant that the form names, with jobs or not: more of them may come."""
-    queue, tenant = _posted_name(page, "queue"), _posted_name(page, "tenant")
+    queue, tenant = posted_name(page, "queue"), posted_name(page, "tenant")
     if not (queue and tenant):
         return _gone()
     if not page.store.config.tasks.options_of(queue).fair:
@@ -197,7 +197,7 @@ _SUBJECTS: Mapping[str, Callable[[PageContext], Subject | str]] = {
 }
 
 
-def _posted_name(page: PageContext, field: str) -> str:
+def posted_name(page: PageContext, field: str) -> str:
     """Return the name in a form field; empty if there is none."""
     try:
         return from_url_name(page.request.POST.get(field, ""))

@@ -39,7 +39,7 @@ def show(page: PageContext) -> HttpResponse:
         if post.get("action", "") in toggles.TOGGLES:
             return toggles.show(page)
         if "signed_request" not in post:
-            action_request = ActionRequest.read(post)
+            action_request = _of_tenant(page) or ActionRequest.read(post)
             if action_request is None:
                 return _back(page, None, messages.WARNING, _("Nothing was selected, so nothing was done."))
             return _prepare(page, action_request)
@@ -49,6 +49,14 @@ def show(page: PageContext) -> HttpResponse:
         if "stop" in post:
             return _stop(page, action_request)
         return _run(page, action_request) if action_request.counted else _prepare(page, action_request)
+
+
+def _of_tenant(page: PageContext) -> ActionRequest | None:
+    """Return the request of a form on the page of a queue's tenants; None if it is another form, or names nobody."""
+    queue, tenant = toggles.posted_name(page, "queue"), toggles.posted_name(page, "tenant")
+    if page.request.POST.get("action") != "cancel_tenant" or not (queue and tenant):
+        return None
+    return ActionRequest.of_tenant(queue, tenant, now_us=page.now_us)
 
 
 def _prepare(page: PageContext, action_request: ActionRequest) -> HttpResponse:
@@ -185,7 +193,8 @@ def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **
 def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm) -> HttpResponse:
     action, text = action_request.action, counted(action_request.action.confirm_text, action_request.count)
     export_url = ""
-    if action.destructive and not action_request.rows:
+    # No list shows the jobs of one tenant alone.
+    if action.destructive and not action_request.rows and not action_request.tenant:
         export_url = "?".join(filter(None, (page.url("export", action_request.list_name), action_request.filter_query)))
     is_complete = action_request.count <= selection.SAMPLE
     return page.render(
@@ -214,6 +223,8 @@ def _return_url(page: PageContext, action_request: ActionRequest | None) -> str:
     """Return the address of the page that the person came from."""
     if action_request is not None and action_request.job_id:
         return page.url("job_detail", action_request.job_id)
+    if action_request is not None and action_request.tenant:
+        return page.url("queue_tenants", action_request.filter.queue)
     if action_request is not None:
         return action_request.job_list.address(page, action_request.filter.queue, action_request.page_query)
     job_list = JOB_LISTS.get(page.request.POST.get("list", ""))

@@ -1,4 +1,4 @@
-"""Tenants: those of one queue that have waiting jobs, the ones with the most first."""
+"""Tenants: those of one queue that have waiting jobs, the ones with the most first, and those that are paused."""
 
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,8 +12,10 @@ from django_delayq.store.digests import tenant_digest
 from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.store.queries.tenants import TenantState
 
-#: Most tenants that the page shows, and most that it reads from a shard.
+#: Most tenants that the page shows, and most of the paused ones beyond them; and most that it reads from a shard.
 _SHOWN, _READ = 100, 1_000
+#: Most round trips to a shard for paused tenants without jobs.
+_PAUSE_READS = 20
 _WITHOUT_NAME = tenant_digest(None)
 
 
@@ -29,7 +31,7 @@ class TenantRow:
 
     @property
     def is_named(self) -> bool:
-        """Whether it has a name that is known: only then it can be paused."""
+        """Whether it has a name that is known: only then it can be paused, and its jobs be cancelled."""
         return _is_named(self.state)
 
     @property
@@ -53,9 +55,15 @@ class TenantRow:
 
 
 def show(page: PageContext, queue: str) -> PageResponse:
-    """Show the tenants of a queue; a round trip for each hundred tenants of a shard."""
+    """Show the tenants of a queue; a round trip for each hundred tenants of a shard, and those for the paused ones."""
     options, state = page.store.config.tasks.options_of(queue), page.snapshot.queues.get(queue, QueueState())
-    found, complete = _read(page, queue)
+    found, complete = _read(page, queue, fair=options.fair)
+    found.sort(key=lambda each: (-each.waiting, each.name or "", each.digest))
+    # Nobody could resume a paused tenant that is not shown.
+    paused = [each for each in found[_SHOWN:] if options.fair and each.paused][:_SHOWN]
+    if not complete:
+        # Their jobs may be among those that were not read.
+        paused = [_find(page, queue, each) for each in paused]
     # The tenants were counted after the queue.
     waiting = max(state.scheduled + state.ready, sum(each.waiting for each in found))
     rows = [
@@ -64,7 +72,7 @@ def show(page: PageContext, queue: str) -> PageResponse:
             share=each.waiting / waiting if waiting else 0.0,
             weight=options.weight_of(each.name) if _is_named(each) or each.digest == _WITHOUT_NAME else None,
         )
-        for each in sorted(found, key=lambda each: (-each.waiting, each.name or "", each.digest))[:_SHOWN]
+        for each in (*found[:_SHOWN], *paused)
     ]
     return page.render(
         "tenants.html",
@@ -81,8 +89,8 @@ def show(page: PageContext, queue: str) -> PageResponse:
     )
 
 
-def _read(page: PageContext, queue: str) -> tuple[list[TenantState], bool]:
-    """Return the tenants of all shards, and whether these are all."""
+def _read(page: PageContext, queue: str, *, fair: bool) -> tuple[list[TenantState], bool]:
+    """Return the tenants of all shards, with the paused ones of a fair queue, and whether these are all."""
     merged: dict[bytes, TenantState] = {}
     complete = True
     for shard in range(page.store.config.shards):
@@ -91,7 +99,21 @@ def _read(page: PageContext, queue: str) -> tuple[list[TenantState], bool]:
             known = merged.get(state.digest)
             merged[state.digest] = _sum(known, state) if known else state
         complete = complete and next(states, None) is None
+        if fair:
+            batches = page.store.tenants(shard).paused(queue)
+            for batch in islice(batches, _PAUSE_READS):
+                for state in batch:
+                    merged.setdefault(state.digest, state)
+            complete = complete and next(batches, None) is None
     return list(merged.values()), complete
+
+
+def _find(page: PageContext, queue: str, state: TenantState) -> TenantState:
+    """Return a tenant with its waiting jobs of all shards."""
+    for shard in range(page.store.config.shards):
+        [found] = page.store.tenants(shard).find_tenants(queue, only=state.digest)
+        state = found if shard == 0 else _sum(state, found)
+    return state
 
 
 def _sum(one: TenantState, other: TenantState) -> TenantState:

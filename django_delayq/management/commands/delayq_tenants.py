@@ -1,4 +1,4 @@
-"""manage.py delayq_tenants: list the tenants of a queue that have waiting jobs."""
+"""manage.py delayq_tenants: list the tenants of a queue that have waiting jobs or are paused."""
 
 import json
 from heapq import nlargest
@@ -14,7 +14,7 @@ from django_delayq.management.operating import WRONG_OPTIONS, OperatingCommand, 
 class Command(OperatingCommand):
     """Print the tenants, one a line."""
 
-    help = "Lists the tenants of a queue that have waiting jobs, those with the most first."
+    help = "Lists the tenants of a queue that have waiting jobs or are paused, those with the most jobs first."
     changes = False
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -15,7 +15,7 @@
 -- `turns` has an entry for each flow, all of score 0: ACTIVE or IDLE, queue, priority, tag (7), digest. An active flow has
 --   jobs. The tag of an idle one is ahead of the virtual time.
 -- `tenants` maps a flow to ACTIVE or IDLE and its tag; queue and priority to the virtual time; and a tenant to who paused
---   it. A flow of a paused tenant is not active, so nobody serves it.
+--   it, byte 255, and its name. A flow of a paused tenant is not active, so nobody serves it.
 -- These are an index: the `ready` sets decide on what is there. A claim drops entries that disagree with them (a worker of
 -- an earlier release writes none), and gives turns to ready jobs that have none.
 local TURN, NO_TURN, NOT_READY, ACTIVE, IDLE = '\0', '\1', '\2', '\0', '\1'

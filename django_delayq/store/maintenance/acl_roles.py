@@ -74,7 +74,7 @@ WORKER = AclRole(
 VIEW = AclRole(
     name="view",
     scripts=("find", "page", "snapshot", "due_histogram", "find_tenants"),
-    plain=("HGET", "TIME", "ZSCORE", "ZUNION"),
+    plain=("HGET", "HSCAN", "TIME", "ZSCORE", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
 ACTION = AclRole(

@@ -35,7 +35,8 @@ class WorkerControl:
 
     def pause_tenant(self, queue: str, tenant: str, *, by: str) -> bool:
         """Stop claims of a tenant's jobs of a fair queue until it is resumed. Returns False if it was paused so."""
-        return bool(self._shard.run(_PAUSE_TENANT, [tenant_digest(tenant), _name(by)], queue=queue))
+        args = [tenant_digest(tenant), _name(by), tenant.encode("utf-8", "surrogatepass")]
+        return bool(self._shard.run(_PAUSE_TENANT, args, queue=queue))
 
     def resume_tenant(self, queue: str, tenant: str) -> bool:
         """Allow claims of a tenant's jobs again. Returns False if it was not paused."""

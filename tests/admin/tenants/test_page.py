@@ -9,10 +9,12 @@ from django.test import Client
 
 from django_delayq.admin.filters import url_name
 from django_delayq.admin.views import tenants
+from django_delayq.display.text import printable
 from django_delayq.job.ids import to_text
-from django_delayq.store.digests import tenant_digest
+from django_delayq.store.digests import queue_hash, tenant_digest
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
+from tests.admin.content.test_round_trips import trips
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE
 from tests.admin.page_content import link, rows, text
@@ -79,7 +81,7 @@ def test_a_queue_that_is_not_fair_has_neither_weights_nor_buttons(browser: Clien
     response = browser.get(page("queue_tenants", "small"))
     assert rows(browser, "queue_tenants", "small").keys() == {"acme"}
     assert rows(browser, "queue_tenants", "small")["acme"][:2] == ["1", "50.0%"]
-    assert pressable(response) == []
+    assert pressable(response) == ["cancel_tenant"]
     said = text(response)
     assert "Weight" not in said and "This queue is not fair" in said
     assert "At most 2,000 jobs of each tenant may wait." in said
@@ -89,7 +91,7 @@ def test_a_queue_that_is_not_fair_has_neither_weights_nor_buttons(browser: Clien
 def test_a_queue_without_tenants_says_so(queue: str, browser: Client, stock: ShardApis) -> None:
     response = browser.get(page("queue_tenants", queue))
     assert response.status_code == 200
-    assert "No tenant has waiting jobs." in text(response)
+    assert f"No tenant has waiting jobs{' or is paused' if queue == 'mail' else ''}." in text(response)
     assert "<script>alert" not in response.content.decode()
 
 
@@ -113,7 +115,76 @@ def test_the_hundred_largest_tenants_are_shown(browser: Client, stock: ShardApis
         stock.add(queue="mail", tenant="t101")
     found = list(rows(browser, "queue_tenants", "mail"))
     assert found == ["t101", *(f"t{number:03}" for number in range(99))]
-    assert "The 100 tenants with the most waiting jobs, of 102." in text(browser.get(page("queue_tenants", "mail")))
+    stock.operations.workers.pause_tenant("mail", "t100", by="ann")
+    stock.operations.workers.pause_tenant("mail", "without jobs", by="ann")
+    assert list(rows(browser, "queue_tenants", "mail")) == [*found, "t100", "without jobs"]
+    said = text(browser.get(page("queue_tenants", "mail")))
+    assert "102 of 103 tenants: those with the most waiting jobs, then paused ones." in said
+
+
+def test_paused_tenants_without_jobs_are_listed(browser: Client, stock: ShardApis) -> None:
+    stock.add(queue="mail", tenant="acme")
+    stock.operations.workers.pause_tenant("mail", HOSTILE, by="ann")
+    stock.operations.workers.pause_tenant("more", "of another queue", by="ann")
+    found = rows(browser, "queue_tenants", "mail")
+    assert list(found) == ["acme", printable(HOSTILE)]
+    assert found[printable(HOSTILE)][:2] == ["0", "0%"]
+    assert found[printable(HOSTILE)][4].startswith("paused by ann")
+    assert pressable(browser.get(page("queue_tenants", "mail"))) == ["pause_tenant", "cancel_tenant", "resume_tenant"]
+
+
+def test_the_page_of_a_fair_queue_takes_three_round_trips(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock.add(queue="mail", tenant="acme")
+    stock.operations.workers.pause_tenant("mail", "without jobs", by="ann")
+    assert trips(browser, page("queue_tenants", "mail"), monkeypatch) == 3
+
+
+def test_a_pause_of_an_earlier_release_has_no_name(browser: Client, stock: ShardApis) -> None:
+    field = queue_hash("mail") + tenant_digest("acme")
+    stock.client.hset(stock.keys("tenants"), field, b"1700000000000000 ann")
+    [(name, cells)] = rows(browser, "queue_tenants", "mail").items()
+    assert name.startswith("Name unknown") and cells[4].startswith("paused by ann")
+    assert pressable(browser.get(page("queue_tenants", "mail"))) == []
+    stock.add(queue="mail", tenant="acme")
+    assert list(rows(browser, "queue_tenants", "mail")) == ["acme"]
+    assert pressable(browser.get(page("queue_tenants", "mail"))) == ["resume_tenant", "cancel_tenant"]
+
+
+def test_paused_tenants_are_not_listed_if_the_queue_is_fair_no_more(
+    browser: Client, stock: ShardApis, delayq_settings: Any
+) -> None:
+    stock.operations.workers.pause_tenant("mail", "acme", by="ann")
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}}}
+    assert "acme" not in text(browser.get(page("queue_tenants", "mail")))
+
+
+def test_paused_tenants_are_listed_with_their_jobs_if_the_page_did_not_read_all(
+    browser: Client, shards: list[ShardApis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenants, "_READ", 2)
+    monkeypatch.setattr(tenants, "_SHOWN", 2)
+    names = sorted((f"t{number}" for number in range(5)), key=tenant_digest)
+    for name in names:
+        for apis in shards:
+            apis.add(queue="mail", tenant=name)
+    for number in range(3):
+        shards[0].store.operations(number).workers.pause_tenant("mail", names[4], by="ann")
+    found = rows(browser, "queue_tenants", "mail")
+    assert list(found) == [*sorted(names[:2]), names[4]]
+    assert found[names[4]][0] == "3"
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+def test_the_page_says_if_it_did_not_read_all_pauses(
+    reads: int, browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenants, "_PAUSE_READS", reads)
+    stock.operations.workers.pause_tenant("mail", "acme", by="ann")
+    said = text(browser.get(page("queue_tenants", "mail")))
+    assert ("acme" in said) is bool(reads)
+    assert ("Not all tenants were read." in said) is (not reads)
 
 
 @pytest.mark.parametrize("most", [4, 5])
@@ -160,7 +231,9 @@ def test_who_may_not_manage_sees_no_buttons(
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
     response = visitor(kind).get(page("queue_tenants", "mail"))
     assert "paused by ann" in text(response)
-    assert pressable(response) == (["pause_tenant", "resume_tenant"] if buttons else [])
+    assert pressable(response) == (
+        ["pause_tenant", "cancel_tenant", "resume_tenant", "cancel_tenant"] if buttons else []
+    )
 
 
 def test_the_page_of_a_job_shows_its_tenant(browser: Client, stock: ShardApis) -> None:

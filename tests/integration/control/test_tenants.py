@@ -85,6 +85,11 @@ def test_a_paused_tenant_waits_and_the_others_pass_it(delayq: DelayQ) -> None:
     delayq.run_due()
     assert seen == ["other"]
     assert acme.counts()["paused"]
+    assert queue("mail").tenant("without jobs").pause()
+    assert sorted((each.name, found["waiting"], found["paused"]) for each, found in queue("mail").tenants()) == [
+        ("acme", 2, True),
+        ("without jobs", 0, True),
+    ]
     assert acme.resume()
     assert not acme.resume()
     delayq.run_due()

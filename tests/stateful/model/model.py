@@ -423,7 +423,7 @@ class Model(ModelState):
         """Stop claims of a tenant's jobs."""
         name = queue, tenant_digest(tenant)
         is_new = name not in self.turns.paused
-        self.turns.paused.setdefault(name, self.now)
+        self.turns.paused.setdefault(name, (self.now, tenant))
         self._follow()
         return is_new
 

@@ -46,8 +46,8 @@ class Turns:
     active: dict[Flow, int] = field(default_factory=dict)
     idle: dict[Flow, int] = field(default_factory=dict)
     times: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: Queue and tenant -> when (µs) it was paused.
-    paused: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    #: Queue and tenant -> when (µs) it was paused, and its name.
+    paused: dict[tuple[str, bytes], tuple[int, str]] = field(default_factory=dict)
 
     def follow(self, ready: Iterable[ModelJob]) -> None:
         """Begin the turns of flows that have jobs, and end those of flows that have none."""

@@ -47,6 +47,19 @@ def test_a_tenant_is_paused_and_resumed() -> None:
 
 
 @pytest.mark.usefixtures("queues")
+def test_a_paused_tenant_without_jobs_is_listed() -> None:
+    run("delayq_pause", "mail", "--tenant", "third", "--yes")
+    assert [(each["tenant"], each["waiting"], each["paused"]) for each in read("delayq_tenants", "mail")] == [
+        ("acme", 3, False),
+        ("other", 1, False),
+        ("third", 0, True),
+    ]
+    assert run("delayq_tenants", "mail").splitlines()[-1] == "         0  third  paused"
+    run("delayq_resume", "mail", "--tenant", "third", "--yes")
+    assert "third" not in run("delayq_tenants", "mail")
+
+
+@pytest.mark.usefixtures("queues")
 def test_the_jobs_of_a_tenant_are_cancelled() -> None:
     command = ("delayq_cancel", "--queue", "mail", "--tenant", "acme")
     assert run(*command, "--dry-run") == "Would cancel 3 jobs of tenant acme in mail.\n"
