@@ -1,1 +1,1 @@
-"""Benchmarks: this project compared with others (`python -m benchmarks`), and the admin's cost (`admin_pages`)."""
+"""Benchmarks: this project compared with others (`python -m benchmarks`), the admin's cost, debounced calls."""

@@ -1,0 +1,1 @@
+"""Debounce: many producers that call the same keys, each of which must run once and on time."""
