@@ -15,6 +15,7 @@ OPTIONS, COMMAND = "tests/unit/management/test_queue_option.py", "tests/integrat
 REPORT = "tests/integration/store/test_report.py"
 TURNS = "tests/integration/store/tenants/test_turns.py"
 MIXED = "tests/integration/store/tenants/test_mixed_settings.py"
+STALE = "tests/integration/store/tenants/test_stale_entries.py"
 CHOICE = "store/lua/_choice.lua"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -305,4 +306,34 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/_turns.lua",
         "    drop_stale_entries(tenant)\n",
     ): (MIXED,),
+    at("a claim drops all stale entries at once", CHOICE, "  stale_left = stale_left - 1\n"): (STALE,),
+    at(
+        "tenants without jobs hide those behind them",
+        CHOICE,
+        "active_flows(place, '(' .. last_read.entry, 1)",
+        "{}, false",
+    ): (STALE,),
+    at(
+        "the same tenant is read again behind each tenant without jobs",
+        CHOICE,
+        "      last_read = back or last_read\n",
+    ): (STALE,),
+    at(
+        "a claim that has dropped enough stale entries says that there is no more",
+        EXCHANGE,
+        "fair_left)) + 1)\n      if is_cut then left[#left + 1] = queue end\n",
+        "fair_left)) + 1)\n",
+    ): (STALE,),
+    at(
+        "a claim that found a paused tenant and stale entries says that there is no more",
+        EXCHANGE,
+        "        if is_cut then left[#left + 1] = queue end\n      end\n",
+        "      end\n",
+    ): (STALE,),
+    at(
+        "a claim that mended a turn says that there is no more",
+        CHOICE,
+        "        begin_turns(flow.flow)\n        is_cut = true\n",
+        "        begin_turns(flow.flow)\n",
+    ): (STALE,),
 }

@@ -159,9 +159,9 @@ TENANTS = [
     at(
         "a priority is no rank among tenants",
         CHOICE,
-        "flows[at].priority < first.priority\n"
-        "        or flows[at].priority == first.priority and flows[at].tag <= first.tag",
-        "flows[at].tag <= first.tag",
+        "flows[at].priority < back.priority\n"
+        "        or flows[at].priority == back.priority and flows[at].tag <= back.tag",
+        "flows[at].tag <= back.tag",
     ),
     at(
         "the first call of a series loses the tenant",

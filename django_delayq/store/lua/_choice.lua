@@ -92,48 +92,68 @@ local function drop_all_idle(place)
   drop_idle(hash, hash .. HIGHEST, 10 * DROPPED)
 end
 
--- The active flows of a fair queue in the order of their turns, up to `most`. The record of a flow decides: an entry that
--- disagrees is dropped. A record that was lost is written again.
-local function active_flows(place, most)
-  local hash, read, names, flows = queue_hash(place), {}, {}, {}
-  local from, to = '[' .. ACTIVE .. hash, '(' .. ACTIVE .. hash .. HIGHEST
-  local entries = redis.call('ZRANGE', turns, from, to, 'BYLEX', 'LIMIT', 0, most)
-  for _, entry in ipairs(entries) do
-    if #entry == 23 then
-      local flow = flow_of_turn(entry)
-      read[#read + 1] = {
-        flow = flow, priority = string.byte(flow, 15), tag = struct.unpack('>I7', entry, 9), entry = entry,
-        jobs = {}, at = 1, read = 0,
-      }
-      names[#names + 1], names[#names + 2] = flow, string.sub(flow, 1, 14)
-    else
-      redis.call('ZREM', turns, entry)
-    end
-  end
-  local found = #names > 0 and redis.call('HMGET', tenants, unpack(names)) or {}
-  for i, flow in ipairs(read) do
-    local record, pause = found[2 * i - 1], found[2 * i]
-    local right = ACTIVE .. struct.pack('>I7', flow.tag)
-    if not pause and not read_record(record) then
-      redis.call('HSET', tenants, flow.flow, right)
-      record = right
-    end
-    if not pause and record == right then
-      flows[#flows + 1] = flow
-    else
-      redis.call('ZREM', turns, flow.entry)
-      if jobs_of_flow(flow.flow, 0, 1)[1] then begin_turns(flow.flow) end
-    end
-  end
-  if #flows < #entries then return active_flows(place, most) end
-  return flows
+-- Stale entries that this exchange may still drop: Redis serves nobody else meanwhile. The next exchange drops more.
+local stale_left = 512
+
+-- Returns whether it was dropped.
+local function drop_stale(key, entry)
+  if stale_left == 0 then return false end
+  stale_left = stale_left - 1
+  redis.call('ZREM', key, entry)
+  return true
 end
 
--- The next jobs of a fair queue, up to `most`, by the tags of their flows.
+-- The active flows of a fair queue in the order of their turns, up to `most` from the start of a range; and whether some
+-- may be missing. The record of a flow decides: an entry that disagrees is dropped. A record that was lost is written
+-- again.
+local function active_flows(place, from, most)
+  local flows, is_cut, to = {}, false, '(' .. ACTIVE .. queue_hash(place) .. HIGHEST
+  repeat
+    local read, names, missing = {}, {}, most - #flows
+    local entries = redis.call('ZRANGE', turns, from, to, 'BYLEX', 'LIMIT', 0, missing)
+    for _, entry in ipairs(entries) do
+      from = '(' .. entry
+      if #entry == 23 then
+        local flow = flow_of_turn(entry)
+        read[#read + 1] = {
+          flow = flow, priority = string.byte(flow, 15), tag = struct.unpack('>I7', entry, 9), entry = entry,
+          jobs = {}, at = 1, read = 0,
+        }
+        names[#names + 1], names[#names + 2] = flow, string.sub(flow, 1, 14)
+      elseif not drop_stale(turns, entry) then
+        return flows, true
+      end
+    end
+    local found = #names > 0 and redis.call('HMGET', tenants, unpack(names)) or {}
+    for i, flow in ipairs(read) do
+      local record, pause = found[2 * i - 1], found[2 * i]
+      local right = ACTIVE .. struct.pack('>I7', flow.tag)
+      if not pause and not read_record(record) then
+        redis.call('HSET', tenants, flow.flow, right)
+        record = right
+      end
+      if not pause and record == right then
+        flows[#flows + 1] = flow
+      elseif not drop_stale(turns, flow.entry) then
+        return flows, true
+      elseif not pause and jobs_of_flow(flow.flow, 0, 1)[1] then
+        -- Its turn may be before those that were read.
+        begin_turns(flow.flow)
+        is_cut = true
+      end
+    end
+  until #flows == most or #entries < missing
+  return flows, is_cut
+end
+
+-- The next jobs of a fair queue, up to `most`, by the tags of their flows; and whether some may be missing.
 local function by_turn(place, most)
-  local found, seen, flows = {}, {}, active_flows(place, most)
+  local found, seen = {}, {}
+  local flows, is_cut = active_flows(place, '[' .. ACTIVE .. queue_hash(place), most)
+  local last_read = flows[#flows]
   while #found < most and flows[1] do
     local first = table.remove(flows, 1)
+    local back = first
     if first.at > #first.jobs and not first.is_all then
       -- Most flows have one turn in a claim; a second job tells that they stay active.
       local count = first.read == 0 and 2 or most - #found + 1
@@ -152,21 +172,31 @@ local function by_turn(place, most)
           has_more = has_more, is_known = has_more or first.is_all,
         }
         first.tag, first.is_served = first.tag + cost_of(string.byte(entry, 36)), true
-      else
+      elseif drop_stale(tenant_jobs, entry) then
         -- A worker of an earlier release took the job from there, and perhaps it is back with another rank.
-        redis.call('ZREM', tenant_jobs, entry)
         first.read = first.read - 1
+      else
+        return found, true
       end
-      local at = 1
-      while flows[at] and (flows[at].priority < first.priority
-        or flows[at].priority == first.priority and flows[at].tag <= first.tag) do at = at + 1 end
-      table.insert(flows, at, first)
-    elseif not first.is_served then
-      redis.call('ZREM', turns, first.entry)
+    elseif first.is_served then
+      back = nil
+    elseif drop_stale(turns, first.entry) then
       end_turns_if_empty(first.flow)
+      -- Only the first flows were read: the one behind them takes its place.
+      local next_flows, next_is_cut = active_flows(place, '(' .. last_read.entry, 1)
+      back, is_cut = next_flows[1], is_cut or next_is_cut
+      last_read = back or last_read
+    else
+      return found, true
+    end
+    if back then
+      local at = 1
+      while flows[at] and (flows[at].priority < back.priority
+        or flows[at].priority == back.priority and flows[at].tag <= back.tag) do at = at + 1 end
+      table.insert(flows, at, back)
     end
   end
-  return found
+  return found, is_cut
 end
 
 -- After jobs with turns were claimed: their flows pay, and the virtual times of their queues move on. What each flow does

@@ -19,7 +19,7 @@
 --   is known, 1 = recovered jobs remain that this worker does not run, then per claim: member, number of its served
 --   queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
--- Cost: O(k log n), and O(1) a served queue.
+-- Cost: O(k log n), and O(1) a served queue. It drops at most 512 stale entries of fair queues; then more can be claimed.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_us, strict, served, worker_name = tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8]
 local may_recover, blocking, fair, most_fair = ARGV[9] == '1', ARGV[10] == '1', ARGV[11], tonumber(ARGV[12])
@@ -220,8 +220,11 @@ local function best(count, beside)
     if by_turns and heads[1] then
       give_turns(now, place)
       heads = first_unpaused(now, place, heads)
-      local job = not heads[1] and by_turn(place, 1)[1]
-      if job then heads = {job.member, job.rank} end
+      if not heads[1] then
+        local jobs, is_cut = by_turn(place, 1)
+        if jobs[1] then heads = {jobs[1].member, jobs[1].rank} end
+        if is_cut then left[#left + 1] = queue end
+      end
     elseif by_turns then
       drop_all_idle(place)
     end
@@ -240,7 +243,9 @@ local function best(count, beside)
     elseif source.by_turns then
       local ranks, last_rank = (beside or #sources > 1) and ranks_of(place, most) or {}, -math.huge
       -- After jobs were set aside more are looked at, as in other queues: those behind them may have crashed too.
-      for i, job in ipairs(by_turn(place, (count > want and most or math.min(most, fair_left)) + 1)) do
+      local jobs, is_cut = by_turn(place, (count > want and most or math.min(most, fair_left)) + 1)
+      if is_cut then left[#left + 1] = queue end
+      for i, job in ipairs(jobs) do
         job.queue, job.place, job.order = queue, place, queue * 1000 + i
         -- The jobs of a queue keep the order of its turns, also where fewer ranks are known.
         last_rank = math.max(last_rank, ranks[i] or job.rank)
