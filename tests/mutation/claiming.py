@@ -336,4 +336,15 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        begin_turns(flow.flow)\n        is_cut = true\n",
         "        begin_turns(flow.flow)\n",
     ): (STALE,),
+    at(
+        "stale entries of paused tenants hide jobs without a turn",
+        CHOICE,
+        "    give_turns(now, place, true)\n",
+    ): (STALE,),
+    at(
+        "a flow that lost its turn is not served",
+        CHOICE,
+        "      if is_sure or not known[i] then\n",
+        "      if not known[i] then\n",
+    ): ("tests/integration/store/tenants/test_damage.py",),
 }

@@ -45,11 +45,12 @@ local function first_unpaused(now, place, head)
 end
 
 -- Some ready jobs of a fair queue have no turn: an earlier release put them there, or a process whose settings do not call
--- the queue fair, or what was stored was edited. They get one now.
-local function give_turns(now, place)
+-- the queue fair, or what was stored was edited. They get one now. `is_sure`: some have none, although there are as many
+-- entries as jobs.
+local function give_turns(now, place, is_sure)
   local hash = queue_hash(place)
   local with_turn = redis.call('ZLEXCOUNT', tenant_jobs, '[' .. TURN .. hash, '(' .. TURN .. hash .. HIGHEST)
-  if redis.call('ZCARD', place) <= with_turn then return end
+  if not is_sure and redis.call('ZCARD', place) <= with_turn then return end
   for _, entries in ipairs(parts_of(now, place)) do
     local right, other = {}, {}
     for i, record in ipairs(extras_of(entries)) do
@@ -66,7 +67,8 @@ local function give_turns(now, place)
     end
     local known = #right > 0 and redis.call('ZMSCORE', tenant_jobs, unpack(right)) or {}
     for i, entry in ipairs(right) do
-      if not known[i] then
+      -- The turn of the flow may be lost, too.
+      if is_sure or not known[i] then
         redis.call('ZREM', tenant_jobs, other[i])
         redis.call('ZADD', tenant_jobs, 0, entry)
         begin_turns(string.sub(entry, 2, 16))
@@ -195,6 +197,17 @@ local function by_turn(place, most)
         or flows[at].priority == back.priority and flows[at].tag <= back.tag) do at = at + 1 end
       table.insert(flows, at, back)
     end
+  end
+  return found, is_cut
+end
+
+-- The same for a queue that has a job of a tenant that is not paused.
+local function next_by_turn(now, place, most)
+  local found, is_cut = by_turn(place, most)
+  if not found[1] and not is_cut then
+    -- Stale entries of paused tenants, which nothing drops, were counted as jobs that have a turn.
+    give_turns(now, place, true)
+    found, is_cut = by_turn(place, most)
   end
   return found, is_cut
 end

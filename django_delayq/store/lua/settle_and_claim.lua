@@ -243,7 +243,7 @@ local function best(count, beside)
     elseif source.by_turns then
       local ranks, last_rank = (beside or #sources > 1) and ranks_of(place, most) or {}, -math.huge
       -- After jobs were set aside more are looked at, as in other queues: those behind them may have crashed too.
-      local jobs, is_cut = by_turn(place, (count > want and most or math.min(most, fair_left)) + 1)
+      local jobs, is_cut = next_by_turn(now, place, (count > want and most or math.min(most, fair_left)) + 1)
       if is_cut then left[#left + 1] = queue end
       for i, job in ipairs(jobs) do
         job.queue, job.place, job.order = queue, place, queue * 1000 + i

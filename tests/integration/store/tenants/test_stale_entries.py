@@ -1,5 +1,7 @@
 """Stale entries: a worker of an earlier release claims jobs of tenants, and leaves what is stored of their turns."""
 
+from collections.abc import Callable
+
 import pytest
 
 from django_delayq.store.digests import queue_hash, tenant_digest
@@ -85,6 +87,20 @@ def test_jobs_among_those_of_a_paused_tenant_are_found_behind_stale_entries(apis
     assert (reply.claims, reply.has_more) == ([], True)
     reply = worker.take(1, "fair")
     assert (tenants(reply.claims), reply.has_more) == (["z"], False)
+
+
+def test_stale_entries_of_a_paused_tenant_hide_no_job_without_a_turn(
+    apis: ShardApis, make_apis: Callable[..., ShardApis]
+) -> None:
+    add_many(apis, 5, "paused")
+    apis.operations.workers.pause_tenant("fair", "paused", by="ann")
+    claim_as_before(apis)
+    unfair = make_apis(QUEUES={})
+    for _ in range(5):
+        unfair.add(queue="fair")
+    worker = apis.worker()
+    assert len(worker.take(4, "fair").claims) == 4
+    assert len(worker.take(4, "fair").claims) == 1
 
 
 def test_a_claim_drops_some_turns_of_paused_tenants_that_are_not_to_have_any(apis: ShardApis) -> None:
