@@ -347,4 +347,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "      if is_sure or not known[i] then\n",
         "      if not known[i] then\n",
     ): ("tests/integration/store/tenants/test_damage.py",),
+    at(
+        "a turn that a claim gave stays if a worker without fair queues takes its job",
+        EXCHANGE,
+        "if has(claim.member, HAS_EXTRAS) or is_late then",
+        "if has(claim.member, HAS_EXTRAS) then",
+    ): (MIXED,),
 }

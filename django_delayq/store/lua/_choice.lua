@@ -148,6 +148,19 @@ local function active_flows(place, from, most)
   return flows, is_cut
 end
 
+-- place -> what has_late_turns() returned
+local late_turns = {}
+
+-- Whether ready jobs of a place that have no tenant have turns. If its queue is not fair for this worker, it claims them
+-- without their turns.
+local function has_late_turns(place)
+  if late_turns[place] == nil then
+    local first = TURN .. queue_hash(place) .. NO_TENANT
+    late_turns[place] = redis.call('ZLEXCOUNT', tenant_jobs, '[' .. first, '(' .. first .. HIGHEST) > 0
+  end
+  return late_turns[place]
+end
+
 -- The next jobs of a fair queue, up to `most`, by the tags of their flows; and whether some may be missing.
 local function by_turn(place, most)
   local found, seen = {}, {}

@@ -226,7 +226,8 @@ local function refund_turn(ready, member)
   if state == ACTIVE then put_turn(ACTIVE, flow, math.max(0, tag - cost_of(weight))) end
 end
 
--- The type checks of what the functions above write (see _prelude.lua).
+-- The type checks of what the functions above write (see _prelude.lua). Returns whether any job of a tenant is stored.
 local function check_tenants()
-  redis.call('ZCARD', tenant_jobs); redis.call('ZCARD', turns); redis.call('HLEN', tenants)
+  redis.call('ZCARD', turns); redis.call('HLEN', tenants)
+  return redis.call('ZCARD', tenant_jobs) > 0
 end

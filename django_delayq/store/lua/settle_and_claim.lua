@@ -86,7 +86,8 @@ if last then
 end
 
 -- Type checks (see the prelude).
-redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues); check_tenants()
+redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
+local any_tenants = check_tenants()
 -- Without outcomes these two are only read, and that before anything is claimed.
 if #acknowledged > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.call('HLEN', attempts) end
 local any_paused = redis.call('HLEN', paused) > 0
@@ -326,7 +327,8 @@ until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE
 -- Read before anything is claimed: if the bodies cannot be read, nothing is.
 local bodies, keyed, with_turn = read(jobs, claims), {}, {}
 for _, claim in ipairs(claims) do
-  if has(claim.member, HAS_EXTRAS) then keyed[#keyed + 1] = claim end
+  local is_late = any_tenants and not claim.flow and has_late_turns(claim.place)
+  if has(claim.member, HAS_EXTRAS) or is_late then keyed[#keyed + 1] = claim end
   if claim.flow then with_turn[#with_turn + 1] = claim end
 end
 if #keyed > 0 and #settled == 0 then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end

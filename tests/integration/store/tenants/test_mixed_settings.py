@@ -116,6 +116,19 @@ def test_a_worker_without_the_setting_takes_jobs_by_age_and_leaves_no_turn_behin
     check(apis)
 
 
+@pytest.mark.parametrize("name", [None, "a"])
+def test_a_worker_without_the_setting_leaves_no_turn_that_a_claim_gave(
+    apis: ShardApis, unfair: ShardApis, name: str | None
+) -> None:
+    add(unfair, *[name] * 4)
+    assert len(apis.worker().take(1, "fair").claims) == 1
+    assert apis.client.zcard(apis.keys("tenant_jobs")) == 3
+    assert len(unfair.worker().take(4, "fair").claims) == 3
+    assert not apis.client.exists(apis.keys("tenant_jobs"))
+    assert not any(entry.startswith(b"\0") for entry in apis.client.zrange(apis.keys("turns"), 0, -1))
+    check(apis)
+
+
 def test_a_job_that_moves_takes_the_order_of_its_new_queue(apis: ShardApis) -> None:
     raw_id = apis.add(tenant="large", queue="default")
     for _ in range(6):
