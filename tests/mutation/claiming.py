@@ -353,4 +353,22 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if has(claim.member, HAS_EXTRAS) or is_late then",
         "if has(claim.member, HAS_EXTRAS) then",
     ): (MIXED,),
+    at(
+        "a job that is released while its tenant is paused costs it a turn",
+        "store/lua/_turns.lua",
+        "put_turn(ACTIVE, flow, tag) else end_turns(flow, tag) end",
+        "put_turn(ACTIVE, flow, tag) end",
+    ): (TURNS,),
+    at(
+        "a released job with a late turn costs its tenant that turn",
+        "store/lua/_turns.lua",
+        "  if not state then return end\n  tag = math",
+        "  if not state or weight ~= nil and weight == 0 then return end\n  tag = math",
+    ): (MIXED,),
+    at(
+        "a released job without a tenant costs the others without one a turn",
+        "store/lua/_turns.lua",
+        "  if not is_ready(ready) then return end\n  local tenant, weight = tenant_of(member, ready)\n  local flow",
+        "  local tenant, weight = tenant_of(member, ready)\n  if not tenant then return end\n  local flow",
+    ): (MIXED,),
 }

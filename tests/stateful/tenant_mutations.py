@@ -107,6 +107,12 @@ TENANTS = [
     at("a reclaimed job costs its tenant a turn", RECLAIM, "        if has_paid then refund_turn(place, member) end\n"),
     at("a reclaimed job that paid no turn gives one back", RECLAIM, "        if has_paid then", "        if true then"),
     at(
+        "a job that is set aside gives a turn back",
+        TURNS,
+        "  if not is_ready(ready) then return end\n  local tenant",
+        "  local tenant",
+    ),
+    at(
         "a flow whose jobs were set aside keeps its turn",
         EXCHANGE,
         "charge(with_turn, #aside == 0)",

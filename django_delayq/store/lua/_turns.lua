@@ -217,13 +217,15 @@ local function remove_tenant_job(place, member, score)
 end
 
 -- After a claimed job that has paid (see read_claim()) became ready without having run to its end: its flow gets back what
--- the claim cost.
+-- the claim cost, also while its tenant is paused. A job without a weight has paid for a late turn.
 local function refund_turn(ready, member)
+  if not is_ready(ready) then return end
   local tenant, weight = tenant_of(member, ready)
-  if not tenant or weight == 0 then return end
-  local flow = flow_of(tenant, member)
+  local flow = flow_of(tenant or queue_hash(ready) .. NO_TENANT, member)
   local state, tag = read_flow(flow)
-  if state == ACTIVE then put_turn(ACTIVE, flow, math.max(0, tag - cost_of(weight))) end
+  if not state then return end
+  tag = math.max(0, tag - cost_of(weight or 0))
+  if state == ACTIVE then put_turn(ACTIVE, flow, tag) else end_turns(flow, tag) end
 end
 
 -- The type checks of what the functions above write (see _prelude.lua). Returns whether any job of a tenant is stored.

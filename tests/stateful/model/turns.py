@@ -26,8 +26,11 @@ class Flow:
     @classmethod
     def of(cls, job: ModelJob) -> "Flow | None":
         """Return the flow of a ready job, None if it has no turn."""
-        if not job.weight and not job.is_late:
-            return None
+        return cls.that_paid(job) if job.weight or job.is_late else None
+
+    @classmethod
+    def that_paid(cls, job: ModelJob) -> "Flow":
+        """Return the flow that paid for the claim of a job."""
         return cls(job.queue, job.member[12], tenant_digest(None) if job.tenant is None else job.tenant)
 
 
@@ -97,9 +100,11 @@ class Turns:
 
     def refund(self, job: ModelJob) -> None:
         """Give back what the claim of a ready job cost its flow."""
-        flow = Flow.of(job)
+        flow = Flow.that_paid(job)
         if job.has_paid and flow in self.active:
             self.active[flow] = max(0, self.active[flow] - cost(job))
+        elif job.has_paid and flow in self.idle:
+            self._end(flow, max(0, self.idle.pop(flow) - cost(job)))
 
     def forget(self, queue: str) -> None:
         """Drop the tags of a queue without ready jobs."""

@@ -116,6 +116,24 @@ def test_a_worker_without_the_setting_takes_jobs_by_age_and_leaves_no_turn_behin
     check(apis)
 
 
+@pytest.mark.parametrize("name", [None, "late"])
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_released_job_with_a_late_turn_costs_its_tenant_none(
+    apis: ShardApis, unfair: ShardApis, name: str | None, count: int
+) -> None:
+    add(unfair, *[name] * count)
+    apis.clock.now_us = unfair.clock.now_us
+    add(apis, *["b"] * 40)
+    worker = apis.worker()
+    for _ in range(10):
+        released = [settlement(claim, Action.RELEASE) for claim in worker.take(4, "fair").claims]
+        worker.take(0, settle=released)
+    served = tenants(worker.take(20, "fair").claims)
+    assert served.count(name) == min(count, 10)
+    assert not apis.client.zcount(apis.keys("turns"), 1, 1)
+    check(apis)
+
+
 @pytest.mark.parametrize("name", [None, "a"])
 def test_a_worker_without_the_setting_leaves_no_turn_that_a_claim_gave(
     apis: ShardApis, unfair: ShardApis, name: str | None

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
-from django_delayq.store.digests import queue_hash
+from django_delayq.store.digests import queue_hash, tenant_digest
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.shard_apis import MS, SECOND, ShardApis, settlement
 
@@ -112,6 +112,21 @@ def test_a_released_job_does_not_cost_its_tenant_a_turn(apis: ShardApis) -> None
     assert len(released) == 2
     worker.take(0, settle=released)
     assert tenants(worker.take(2, "fair").claims) == ["a", "a"]
+
+
+def test_a_job_that_is_released_while_its_tenant_is_paused_does_not_cost_it_a_turn(apis: ShardApis) -> None:
+    # With the same tag the other one would be first.
+    other, paused = sorted(("a", "b"), key=tenant_digest)
+    add(apis, *[other, paused] * 20)
+    worker = apis.worker()
+    claims = worker.take(8, "fair").claims
+    apis.operations.workers.pause_tenant("fair", paused, by="ann")
+    released = [settlement(claim, Action.RELEASE) for claim in claims if claim.job and claim.job.tenant == paused]
+    assert len(released) == 4
+    worker.take(0, settle=released)
+    apis.operations.workers.resume_tenant("fair", paused)
+    assert tenants(worker.take(1, "fair").claims) == [paused]
+    assert not list(ConsistencyCheck(apis.shard).walk())
 
 
 def test_a_claim_that_expires_does_not_cost_its_tenant_a_turn(apis: ShardApis) -> None:
