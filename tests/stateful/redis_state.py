@@ -106,7 +106,7 @@ def extras_of(job: ModelJob) -> bytes:
 def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
     """Add what Redis holds of tenants; the layout is in `_turns.lua`."""
     for job in model.jobs.values():
-        if not job.waits or job.tenant is None and not job.is_late:
+        if not job.waits or job.tenant_name is None and not job.weight and not job.is_late:
             continue
         tenant = queue_hash(job.queue) + (tenant_digest(None) if job.tenant is None else job.tenant)
         entry = b"\2" + tenant + job.member

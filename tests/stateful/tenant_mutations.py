@@ -146,6 +146,12 @@ TENANTS = [
     ),
     at("a moved job keeps the weight of its old queue", MOVE, "string.char(weight)", "string.sub(extra, -9, -9)"),
     at(
+        "a job without a tenant has one in a queue that is not fair",
+        TURNS,
+        "  if not digest or weight == 0 and digest == NO_TENANT then return end\n",
+        "  if not digest then return end\n",
+    ),
+    at(
         "a job without a turn is never served",
         EXCHANGE,
         "      give_turns(now, place)\n",

@@ -43,11 +43,13 @@ local function is_ready(place)
   return string.find(place, ':ready:[^:]*$') ~= nil
 end
 
--- The tenant of a job in a queue, and its weight there (0 = the queue is not fair); nothing if the job has none.
+-- The tenant of a job in a queue, and its weight there (0 = the queue is not fair); nothing if the job has none. A job
+-- without a tenant is of NO_TENANT only in a fair queue; it keeps that record if it moves to another queue.
 local function tenant_of(member, place)
   local record = has(member, HAS_EXTRAS) and redis.call('HGET', job_extras, string.sub(member, 1, 12))
   local digest, weight = tenant_of_extras(record)
-  if digest then return queue_hash(place) .. digest, is_ready(place) and weight or 0 end
+  if not digest or weight == 0 and digest == NO_TENANT then return end
+  return queue_hash(place) .. digest, is_ready(place) and weight or 0
 end
 
 local function flow_of(tenant, member)

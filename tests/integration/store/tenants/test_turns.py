@@ -9,7 +9,7 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.store.digests import queue_hash, tenant_digest
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
-from tests.shard_apis import MS, SECOND, ShardApis, settlement
+from tests.shard_apis import HOUR, MS, SECOND, ShardApis, settlement
 
 
 def tenants(claims: Sequence[Claim]) -> list[str | None]:
@@ -92,6 +92,19 @@ def test_jobs_of_a_tenant_keep_their_order(apis: ShardApis) -> None:
 def test_jobs_without_a_tenant_share_one_turn(apis: ShardApis) -> None:
     add(apis, *[None] * 6, "a", "b")
     assert sorted(map(str, tenants(apis.worker().take(3, "fair").claims))) == ["None", "a", "b"]
+
+
+@pytest.mark.parametrize("delay", [None, HOUR])
+def test_a_job_without_a_tenant_is_of_none_in_a_queue_that_is_not_fair(apis: ShardApis, delay: int | None) -> None:
+    raw_id = apis.add(queue="fair", delay=delay)
+    assert len(list(apis.store.tenants(0).iter("fair"))) == 1
+    assert apis.operations.move(raw_id, "default")
+    assert not list(apis.store.tenants(0).iter("default"))
+    assert not apis.client.exists(apis.keys("tenant_jobs"))
+    assert not list(ConsistencyCheck(apis.shard).walk())
+    assert apis.operations.move(raw_id, "fair")
+    assert len(list(apis.store.tenants(0).iter("fair"))) == 1
+    assert not list(ConsistencyCheck(apis.shard).walk())
 
 
 def test_a_job_that_becomes_due_gets_its_turn(apis: ShardApis) -> None:
