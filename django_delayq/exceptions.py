@@ -77,10 +77,15 @@ class KeyHeld(JobRefused):
 class TenantFull(JobRefused):
     """With the jobs of this call, more jobs of the tenant would wait in the queue than its max_waiting allows."""
 
-    def __init__(self, message: str = "", *, waiting: int = 0, most: int = 0, index: int = 0) -> None:
-        super().__init__(message, index=index)
+    def __init__(self, message: str = "", *, waiting: int = 0, most: int = 0, indexes: Sequence[int] = (0,)) -> None:
+        super().__init__(message, index=indexes[0])
         #: Number of jobs of the tenant that wait in the queue, without those of the call; and how many may.
         self.waiting, self.most = waiting, most
+        #: Indexes in their batch of all jobs of the tenant that were refused, and the handles of these jobs.
+        self.indexes = indexes
+        self.all_refused: Sequence[Any] = ()
+        #: The errors of the other full tenants of the batch.
+        self.others: Sequence[TenantFull] = ()
 
 
 class BadBody(DelayQError):

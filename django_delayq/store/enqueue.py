@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
-from django_delayq.exceptions import JobRefused, StoreError, StoreUnavailable
+from django_delayq.exceptions import StoreError, StoreUnavailable, TenantFull
 from django_delayq.job.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
@@ -237,8 +237,10 @@ class ReplaceCall:
                 raise
             try:
                 now_us, words = self._api.replace(self._unsent, self._each_remaining_us, holders)
-            except JobRefused as error:
-                error.index = self._positions[error.index][-1]
+            except TenantFull as error:
+                for each in (error, *error.others):
+                    each.indexes = [number for index in each.indexes for number in self._positions[index]]
+                    each.index = each.indexes[0]
                 raise
             if words != [b"ELSEWHERE"]:
                 return self._result(now_us, words, holders)

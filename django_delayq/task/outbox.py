@@ -74,10 +74,10 @@ class _PendingSends:
                 try:
                     send(left)
                 except JobRefused as error:
-                    refused = _refused_with(error, left)
-                    self._refused.append((error, refused))
-                    for handle in refused:
-                        handle.drop()
+                    for each, refused in _refusals(error, left):
+                        self._refused.append((each, refused))
+                        for handle in refused:
+                            handle.drop()
                     left = [handle for handle in left if handle.draft is not None]
                 except StoreError as error:
                     failures.append(error)
@@ -93,20 +93,26 @@ class _PendingSends:
         return failures[0] if failures else None
 
 
-def _refused_with(error: JobRefused, left: Sequence[JobHandle]) -> list[JobHandle]:
-    """Return the jobs that cannot be sent: of those of a full tenant, all but the first ones that may still wait.
+def _refusals(error: JobRefused, left: Sequence[JobHandle]) -> Iterable[tuple[JobRefused, list[JobHandle]]]:
+    """Return each error with the jobs that it refuses: of a full tenant also those without a key that follow.
 
-    Sending them one after the other would take a round trip each. Those with a key are sent: for such a call there may
-    be a job already.
+    Sending these batch by batch would take a round trip each. Those with a key are sent: for such a call there may be a
+    job already.
     """
-    refused = error.refused.draft.job
     if not isinstance(error, TenantFull):
-        return [error.refused]
-    place = refused.queue, refused.tenant
-    jobs = [(handle, handle.draft.job) for handle in left if handle.draft is not None]
-    same = [handle for handle, job in jobs if (job.queue, job.tenant) == place and job.key is None]
-    refused_jobs = same[max(0, error.most - error.waiting) :]
-    return refused_jobs if error.refused in refused_jobs else [error.refused]
+        return [(error, [error.refused])]
+    by_tenant: dict[tuple[str, str | None], tuple[JobRefused, list[JobHandle]]] = {}
+    named = set[int]()
+    for each in (error, *error.others):
+        job = each.refused.draft.job
+        by_tenant[job.queue, job.tenant] = each, []
+        named.update(map(id, each.all_refused))
+    for handle in left:
+        if handle.draft is not None and (handle.draft.job.queue, handle.draft.job.tenant) in by_tenant:
+            _, refused = by_tenant[handle.draft.job.queue, handle.draft.job.tenant]
+            if id(handle) in named or (refused and handle.draft.job.key is None):
+                refused.append(handle)
+    return by_tenant.values()
 
 
 class _Flush:

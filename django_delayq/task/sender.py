@@ -282,22 +282,30 @@ class Batch:
 
     def _named(self, error: JobRefused) -> JobRefused:
         """Return the error with the names of what it is about, and the handle of the refused job."""
+        if isinstance(error, TenantFull):
+            return self._named_full(error)
         job, named = self._drafts[error.index].job, error
         if isinstance(error, KeyHeld):
             holder = to_text(bytes.fromhex(error.holder), self._shard)
             named = KeyHeld(
                 f"key {job.key!r} is held by job {holder}, which has not ended", holder=holder, index=error.index
             )
-        elif isinstance(error, TenantFull):
-            named = TenantFull(
-                f"tenant {job.tenant!r} has {error.waiting:,} jobs that wait in queue {job.queue!r}, and with this "
-                f"call it would have more than the {error.most:,} that the queue's max_waiting allows; enqueue again "
-                f"when some have begun, or raise it in DELAYQ['QUEUES']",
-                waiting=error.waiting,
-                most=error.most,
-                index=error.index,
-            )
         named.refused = self.handles[error.index]
+        return named
+
+    def _named_full(self, error: TenantFull) -> TenantFull:
+        job = self._drafts[error.index].job
+        named = TenantFull(
+            f"tenant {job.tenant!r} has {error.waiting:,} jobs that wait in queue {job.queue!r}, and with this call "
+            f"it would have more than the {error.most:,} that the queue's max_waiting allows; enqueue again when "
+            f"some have begun, or raise it in DELAYQ['QUEUES']",
+            waiting=error.waiting,
+            most=error.most,
+            indexes=error.indexes,
+        )
+        named.refused = self.handles[error.index]
+        named.all_refused = [self.handles[index] for index in error.indexes]
+        named.others = [self._named_full(each) for each in error.others]
         return named
 
     def announce(self) -> None:

@@ -6,6 +6,7 @@ at = Mutation.at
 KEYS, DECLARATION = "tests/integration/task/unique/test_key_functions.py", "tests/integration/task/test_declaration.py"
 
 COMMIT = "tests/integration/task/on_commit"
+TENANTS = "tests/integration/control/test_tenants.py"
 DEADLINE = "tests/integration/store/client/test_deadline.py"
 MIDDLEWARE = "tests/integration/middleware"
 LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
@@ -366,4 +367,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))",
         "true",
     ): (CANCEL,),
+    at(
+        "a refused job holds its key against the jobs behind it",
+        "store/lua/enqueue.lua",
+        "        if job.key then holders[job.key] = nil end\n",
+    ): (TENANTS,),
+    at(
+        "a refused job throttles the jobs behind it",
+        "store/lua/enqueue.lua",
+        "        if job.throttle then opened[job.throttle] = nil end\n",
+    ): (TENANTS,),
+    at(
+        "a commit sends the jobs without a key of a full tenant batch by batch",
+        "task/outbox.py",
+        "if id(handle) in named or (refused and handle.draft.job.key is None):",
+        "if id(handle) in named:",
+    ): (COMMIT,),
 }

@@ -33,13 +33,19 @@ TENANTS = [
     at(
         "a tenant may have one job too many",
         TURNS,
-        "  if count.stored + count.added >= most then\n    return",
-        "  if count.stored + count.added > most then\n    return",
+        "  if count.stored + count.added < most then\n",
+        "  if count.stored + count.added <= most then\n",
     ),
     at(
         "the other jobs of a batch do not count for a tenant",
         TURNS,
         "  count.added = count.added + 1\n",
+    ),
+    at(
+        "a refusal names one job of each tenant",
+        TURNS,
+        "  table.insert(count.refused, number)\n",
+        "  count.refused[1] = number\n",
     ),
     at(
         "scheduled jobs do not count for a tenant's limit",
@@ -50,7 +56,7 @@ TENANTS = [
     at(
         "a replacing job passes a tenant's limit",
         REPLACE,
-        "    if refusal then return refusal end\n",
+        "if refusal then return refusal end\n",
     ),
     at(
         "a job that replaces one of another queue passes a tenant's limit",

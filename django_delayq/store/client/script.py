@@ -104,6 +104,16 @@ def with_store_errors(run: Callable[[], T], client: Any) -> T:
         raise to_store_error(error, client=client) from error
 
 
+def _tenant_full(words: Sequence[str]) -> TenantFull:
+    """Return the error of the first full tenant of a batch, with those of the others."""
+    first, *others = (
+        TenantFull(waiting=int(float(waiting)), most=int(float(most)), indexes=[*map(int, numbers.split(","))])
+        for numbers, waiting, most in zip(words[::3], words[1::3], words[2::3], strict=True)
+    )
+    first.others = others
+    return first
+
+
 def to_store_error(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | JobRefused:
     """Return the `StoreError` or `JobRefused` for an error of the client library, by Redis's error code.
 
@@ -129,8 +139,7 @@ def to_store_error(error: Exception, *, script: Script | None = None, client: An
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
     if code == "TENANTFULL":
-        _, index, waiting, most = message.split(" ")
-        return TenantFull(waiting=int(float(waiting)), most=int(float(most)), index=int(index))
+        return _tenant_full(message.split(" ")[1:])
     if code == "STALEEXCHANGE":
         return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
     if isinstance(error, redis_errors.ReadOnlyError):

@@ -115,19 +115,33 @@ local function drop_stale_entries(tenant)
   end
 end
 
--- One more job of a tenant is to wait in a queue. Returns the error if it may not: `most` may wait. `counts` = what earlier
+-- One more job of a tenant is to wait in a queue, where `most` may. Returns whether it is refused. `counts` = what earlier
 -- calls of the same script counted; `number` = the job's number in its batch.
 local function refuse_if_full(counts, number, tenant, most)
-  local count = counts[tenant] or {stored = count_tenant_jobs(tenant), added = 0}
+  local count = counts[tenant] or {stored = count_tenant_jobs(tenant), added = 0, most = most, refused = {}}
   counts[tenant] = count
-  if count.stored + count.added >= most then
+  if not count.refused[1] and count.stored + count.added >= most then
     drop_stale_entries(tenant)
     count.stored = count_tenant_jobs(tenant)
   end
-  if count.stored + count.added >= most then
-    return redis.error_reply('TENANTFULL ' .. number .. ' ' .. count.stored .. ' ' .. most)
+  if count.stored + count.added < most then
+    count.added = count.added + 1
+    return false
   end
-  count.added = count.added + 1
+  if not count.refused[1] then counts[#counts + 1] = count end
+  table.insert(count.refused, number)
+  return true
+end
+
+-- The error that names all jobs that were refused; nothing if none was. For each full tenant: the numbers of its jobs,
+-- how many wait, how many may.
+local function tenant_full(counts)
+  local words = {'TENANTFULL'}
+  for _, count in ipairs(counts) do
+    local size = #words
+    words[size + 1], words[size + 2], words[size + 3] = table.concat(count.refused, ','), count.stored, count.most
+  end
+  return counts[1] and redis.error_reply(table.concat(words, ' '))
 end
 
 -- The jobs of a flow in the order of their ranks: `count` entries after the first `skipped`.

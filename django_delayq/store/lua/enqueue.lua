@@ -9,7 +9,8 @@
 -- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member; and
 --   for each that was not because it is throttled: its number, the id of the first job of the window.
 -- Errors: nothing was stored. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
---   TENANTFULL <job number> <number of waiting jobs> <how many may wait>: with the batch it would be more.
+--   TENANTFULL, then for each full tenant <job numbers, joined by commas> <number of waiting jobs> <how many may wait>:
+--   without these jobs the batch would be stored.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
@@ -63,8 +64,11 @@ while at <= #ARGV do
     if job.most and not counted[id] and redis.call('HEXISTS', jobs, id) == 0 then
       counted[id] = true
       local tenant = queue_hash(KEYS[FIXED + 3 * queue]) .. tenant_of_extras(job.extra)
-      local refusal = refuse_if_full(waiting, number, tenant, job.most)
-      if refusal then return refusal end
+      -- The jobs behind it are judged as if it were not in the batch.
+      if refuse_if_full(waiting, number, tenant, job.most) then
+        if job.key then holders[job.key] = nil end
+        if job.throttle then opened[job.throttle] = nil end
+      end
     end
     job.due = due_time(due, now)
     if job.due and job.due <= now then job.due = nil end
@@ -73,6 +77,8 @@ while at <= #ARGV do
   end
   number = number + 1
 end
+local refusal = tenant_full(waiting)
+if refusal then return refusal end
 
 -- Type checks (see the prelude).
 if has_extras then redis.call('HLEN', job_extras); check_tenants() end

@@ -12,8 +12,7 @@
 --   ('' = any number). No two have the same key.
 -- Returns: now (µs), then per job STORED, REPLACED or KEPT (the holder runs). Now and ELSEWHERE alone: a key has another
 --   holder, or a holder another queue, than the caller read; nothing was done, read the holders again.
--- Errors: TENANTFULL <job number> <number of waiting jobs> <how many may wait>: with the batch it would be more; nothing
---   was stored.
+-- Errors: TENANTFULL: see `enqueue`; nothing was stored.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
@@ -52,8 +51,7 @@ for at = 3, #ARGV, 9 do
   -- The holder is of the same tenant, since the digest of a key names it.
   if (word == 'NEW' or word == 'REPLACED' and holder_base ~= base) and ARGV[at + 8] ~= '' then
     local tenant = queue_hash(KEYS[base + 1]) .. tenant_of_extras(extra)
-    local refusal = refuse_if_full(waiting, (at - 3) / 9, tenant, tonumber(ARGV[at + 8]))
-    if refusal then return refusal end
+    refuse_if_full(waiting, (at - 3) / 9, tenant, tonumber(ARGV[at + 8]))
   end
   if word == 'NEW' or word == 'REPLACED' then
     local id = holder == '' and own_id or string.sub(holder, 1, 12)
@@ -64,6 +62,8 @@ for at = 3, #ARGV, 9 do
   end
   reply[#reply + 1] = word == 'NEW' and 'STORED' or word
 end
+local refusal = tenant_full(waiting)
+if refusal then return refusal end
 
 for _, job in ipairs(batch) do
   local due = due_time(job.due, now)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq import current_job, delayed_task, enqueue_many, jobs, queue, tenant
+from django_delayq import Throttle, current_job, delayed_task, enqueue_many, jobs, queue, tenant
 from django_delayq.exceptions import TenantFull
 from django_delayq.testing import DelayQ
 from tests.sample_app import tasks
@@ -135,6 +135,27 @@ def test_no_more_jobs_of_a_tenant_wait_than_may() -> None:
     assert waiting("third", of="small") == 0
     assert queue("small").tenant("acme").cancel() == 2
     task.enqueue("acme")
+
+
+# Jobs of other shards are in other batches.
+@pytest.mark.usefixtures("settings_with_tenants")
+@pytest.mark.parametrize("settings_with_tenants", [1], indirect=True)
+@pytest.mark.parametrize("unique", ["keep", "replace", Throttle(60)])
+def test_the_error_names_all_refused_jobs_of_all_full_tenants(unique: Any) -> None:
+    task = by_account.using(queue="small", unique=unique)
+    calls = [("acme", "a"), ("other", "a"), ("acme", "b"), ("acme", "c"), ("other", "b"), ("acme", "c"), ("other", "c")]
+    jobs = [task.using(key=key).job(name) for name, key in calls]
+    with pytest.raises(TenantFull) as caught:
+        enqueue_many(jobs)
+    error, [other] = caught.value, caught.value.others
+    assert (error.index, error.indexes, error.all_refused) == (3, [3, 5], [jobs[3], jobs[5]])
+    assert (other.index, other.indexes, other.all_refused) == (6, [6], [jobs[6]])
+    assert error.refused is jobs[3]
+    assert "'acme'" in str(error)
+    assert "'other'" in str(other)
+    assert waiting("acme", of="small") == 0
+    enqueue_many([job for job in jobs if job not in (*error.all_refused, *other.all_refused)])
+    assert (waiting("acme", of="small"), waiting("other", of="small")) == (2, 2)
 
 
 @pytest.mark.usefixtures("settings_with_tenants")

@@ -98,7 +98,7 @@ class Base(RuleBasedStateMachine):
                 result = self.world.intake.enqueue(replacing)
                 found: Any = (result.held, result.replaced)
             except TenantFull as error:
-                found = (error.index, error.waiting)
+                found = refusals_of(error)
             try:
                 replaced: Any = self.world.model.replace(replacing)
             except Full as refused:
@@ -115,7 +115,7 @@ class Base(RuleBasedStateMachine):
         except KeyHeld as error:
             held = (error.index, bytes.fromhex(error.holder))
         except TenantFull as error:
-            held = (error.index, error.waiting)
+            held = refusals_of(error)
         assert held == expected
 
     def change(
@@ -261,3 +261,8 @@ class Base(RuleBasedStateMachine):
         counts = model.counts
         ended = sum(counts[word] for word in ("done", "cancelled", "expired", "discarded", "trimmed"))
         assert counts["enqueued"] == ended + len(model.at(Place.DEAD)) == ended + len(model.jobs)
+
+
+def refusals_of(error: TenantFull) -> tuple[list[tuple[list[int], int]]]:
+    """Return what the model's `Full` has."""
+    return ([(list(each.indexes), each.waiting) for each in (error, *error.others)],)

@@ -27,14 +27,20 @@ HOUR_US = 3_600_000_000
 BITE = 50
 #: Ready jobs that a claim reads after it could not claim the first ones.
 LOOK = 64
+#: Queue and tenant -> numbers of the jobs of a batch that are refused, and how many jobs wait.
+Refusals = dict[tuple[str, str], tuple[list[int], int]]
 
 
 class Model(ModelState):
     """The state with its transitions."""
 
     def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:
-        """Accept a batch, or nothing if it raises `KeyTaken`. Return the holders of the keys of jobs not stored."""
+        """Accept a batch, or nothing if it raises `KeyTaken` or `Full`.
+
+        Return the holders of the keys of jobs that were not stored.
+        """
         fresh: dict[bytes, UnsentJob] = {}
+        refused, full = set[bytes](), Refusals()
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
         opened: dict[bytes, bytes] = {}
@@ -54,9 +60,17 @@ class Model(ModelState):
                 continue
             if digest:
                 taken[digest] = raw_id
-            if raw_id not in self.jobs and raw_id not in fresh:
+            if raw_id in self.jobs or raw_id in fresh or raw_id in refused:
+                continue
+            if self._refuses(draft, list(fresh.values()), [number], full):
+                # The jobs behind it are judged as if it were not in the batch.
+                refused.add(raw_id)
+                taken.pop(digest or b"", None)
+                opened.pop(throttle_of(draft) or b"", None)
+            else:
                 fresh[raw_id] = draft
-                self._check_tenant(number, draft, list(fresh.values())[:-1])
+        if full:
+            raise Full([*full.values()])
         for raw_id, draft in fresh.items():
             job = self._new(draft)
             self.jobs[raw_id] = job
@@ -85,16 +99,18 @@ class Model(ModelState):
             job.use(self.options_of(job.queue))
         return job
 
-    def _check_tenant(self, number: int, draft: UnsentJob, before: Sequence[UnsentJob]) -> None:
-        """Raise `Full` if with this job, and those of its batch before it, more jobs of its tenant wait than may."""
+    def _refuses(self, draft: UnsentJob, before: Sequence[UnsentJob], numbers: Sequence[int], full: Refusals) -> bool:
+        """Note in `full` a job with which, and with those before it, more jobs of its tenant would wait than may."""
         queue, tenant = draft.job.queue, draft.job.tenant
         most = self.options_of(queue).max_waiting
         if tenant is None or most is None:
-            return
+            return False
         others = sum((each.job.queue, each.job.tenant) == (queue, tenant) for each in before)
         waiting = self.waiting_of(queue, tenant_digest(tenant))
-        if waiting + others >= most:
-            raise Full(number, waiting)
+        if waiting + others < most:
+            return False
+        full.setdefault((queue, tenant), ([], waiting))[0].extend(numbers)
+        return True
 
     def _enters_queue(self, draft: UnsentJob, holder: bytes | None, own: bytes) -> bool:
         """Return whether one more job waits in the queue of a draft if it is stored or replaces the holder."""
@@ -114,13 +130,14 @@ class Model(ModelState):
         positions: dict[bytes, list[int]] = {}
         for number, draft in enumerate(drafts):
             positions.setdefault(digest_of(draft) or b"", []).append(number)
-        new = [
-            (same[-1], drafts[same[-1]])
-            for digest, same in positions.items()
-            if self._enters_queue(drafts[same[-1]], self.holder(digest), drafts[same[0]].job.raw_id)
-        ]
-        for at, (number, draft) in enumerate(new):
-            self._check_tenant(number, draft, [each for _, each in new[:at]])
+        new, full = list[UnsentJob](), Refusals()
+        for digest, same in positions.items():
+            draft = drafts[same[-1]]
+            is_new = self._enters_queue(draft, self.holder(digest), drafts[same[0]].job.raw_id)
+            if is_new and not self._refuses(draft, new, same, full):
+                new.append(draft)
+        if full:
+            raise Full([*full.values()])
         for digest, (first, *others) in positions.items():
             draft, own = drafts[[first, *others][-1]], drafts[first].job.raw_id
             holder = self.holder(digest)

@@ -31,7 +31,7 @@ class KeyTaken(Exception):
 
 
 class Full(Exception):
-    """As many jobs of the tenant wait as may: number in the batch, number of jobs."""
+    """As many jobs of tenants wait as may: for each the numbers of its jobs in the batch, and how many wait."""
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Failures after a commit: a held key, an outage, a failing hook, no commit at all."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -95,6 +96,27 @@ def test_jobs_of_a_full_tenant_stop_no_others_and_are_named_once(delayq_settings
     assert note.startswith(f"Not sent: {caught.value.refused.id}, ")
     assert " and 556 more: tenant 'full' has 1 jobs" in note
     assert sent() == 80
+
+
+@real_commits
+@pytest.mark.parametrize("unique", ["keep", "replace"])
+def test_jobs_with_keys_of_full_tenants_take_a_call_a_batch(
+    delayq_settings: Any, batches: Callable[[], int], unique: Any
+) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"default": {"max_waiting": 2}}}
+    task = noop.using(unique=unique)
+    names = ("a", "b", "c")
+    with pytest.raises(TenantFull) as caught, transaction.atomic():
+        handles = [task.using(tenant=name, key=f"{key % 50}").enqueue() for key in range(100) for name in names]
+        task.using(tenant=None, key="other").enqueue()
+    calls = batches()
+    assert Counter(handle.state for handle in handles if handle.created) == {State.READY: 6, State.GONE: 288}
+    # The second call of each key is the same job.
+    assert sum(handle.state is State.READY for handle in handles) == 12
+    notes = "".join(caught.value.__notes__)
+    assert all(f"tenant {name!r} has 0 jobs" in notes for name in names)
+    assert sent() == 7
+    assert calls <= 9
 
 
 @real_commits
