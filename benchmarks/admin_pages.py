@@ -33,6 +33,7 @@ PAGES = {
     "Scheduled, 250 rows, last": "scheduled/?n=250&sort=reversed",
     "Scheduled, by task": "scheduled/?task=nothing.of.that.name",
     "Queues": "queues/",
+    "Limits": "limits/",
     "One queue": f"queues/{QUEUES[0]}/",
     "Running": "running/",
     "Failed": "failed/",

@@ -7,6 +7,7 @@ from django_delayq._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from django_delayq.control.jobs import jobs
+    from django_delayq.control.limits import limit
     from django_delayq.control.queues import queue, queues
     from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
@@ -38,6 +39,7 @@ __all__ = [
     "get_job",
     "get_store",
     "jobs",
+    "limit",
     "queue",
     "queues",
     "tenant",
@@ -63,6 +65,7 @@ _HOMES = {
     "get_job": "task.handle",
     "get_store": "store.store",
     "jobs": "control.jobs",
+    "limit": "control.limits",
     "queue": "control.queues",
     "queues": "control.queues",
     "tenant": "task.options.tenant",

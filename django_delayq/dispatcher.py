@@ -142,6 +142,12 @@ class Dispatcher(Runnable):
         if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
             self._dropped += promoted.trimmed
             promoted = self._promotion.promote(promoted.queues)
+        if promoted.open_limits:
+            self._promotion.let_in(promoted.open_limits, promoted.parked_in)
+            again = self._promotion.promote(promoted.queues)
+            moved, late_us = promoted.moved + again.moved, max(promoted.late_us, again.late_us)
+            self._dropped += promoted.trimmed
+            promoted = replace(again, moved=moved, late_us=late_us)
         self._queues = promoted.queues
         if promoted.moved:
             self._stats.record_promotion(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)

@@ -189,6 +189,18 @@ class JobExpired(NoResult):
     """The job expired before it could begin."""
 
 
+class UnknownLimit(DelayQError, ValueError):
+    """The limit is not declared in DELAYQ["LIMITS"]."""
+
+
+class LimitClosed(DelayQError):
+    """No slot of the limit became free in time."""
+
+
+class JobDropped(NoResult):
+    """A limit kept the job from beginning, and it does not wait."""
+
+
 class JobCrashed(DelayQError):
     """The process of the task died, or lost its lease, before the task ended."""
 

@@ -21,7 +21,7 @@ MINUTE_US = 60_000_000
 Row = list[int]
 #: (queue, task) -> row; "" = unknown.
 Rows = dict[tuple[str, str], Row]
-_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expired")
+_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expired", "dropped")
 _FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
 _LAG, _RUN = _INDEX["lag0"], _INDEX["run0"]
@@ -65,6 +65,8 @@ class Stats:
     cancelled: int = 0
     #: Jobs that expired before they could begin.
     expired: int = 0
+    #: Jobs that a limit kept from beginning, and that do not wait for it.
+    dropped: int = 0
     #: Runs by their delay from due time to start: a count per bucket.
     lag: tuple[int, ...] = (0,) * BUCKETS
     #: Runs by their duration: a count per bucket.

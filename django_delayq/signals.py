@@ -31,10 +31,12 @@ job_finished = Signal()
 job_dead_lettered = Signal()
 #: Sent in the worker after a job ended as expired: `job_id`, `job`. A dead letter has the signal above instead.
 job_expired = Signal()
+#: Sent in the worker after a job ended as dropped, since a limit kept it from beginning: `job_id`, `job`.
+job_dropped = Signal()
 
 # Django's own lock is not reentrant: an operating-system signal handler that enqueues while its thread enqueues would
 # wait forever.
-for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered, job_expired):
+for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered, job_expired, job_dropped):
     _signal.lock = threading.RLock()  # type: ignore[assignment]
 
 
@@ -134,6 +136,10 @@ def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, error: 
     _log(logging.ERROR, text, attempt, last_line(reason), job_id=job_id, job=job, attempt=attempt, error=error)
 
 
+def _log_dropped(job_id: str, job: Any, **_: Any) -> None:
+    _log(logging.INFO, "dropped, since a limit kept it from beginning", job_id=job_id, job=job, attempt=None)
+
+
 def _log_expired(job_id: str, job: Any, **_: Any) -> None:
     _log(logging.WARNING, "expired before it could begin", job_id=job_id, job=job, attempt=None)
 
@@ -189,4 +195,5 @@ _SENTENCES: dict[Signal, Callable[..., None]] = {
     job_finished: _log_finished,
     job_dead_lettered: _log_dead_lettered,
     job_expired: _log_expired,
+    job_dropped: _log_dropped,
 }

@@ -4,8 +4,9 @@ import os
 from dataclasses import replace
 from itertools import count
 
+from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.job.ids import shard_of
-from django_delayq.job.job import State
+from django_delayq.job.job import LimitUse, State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
@@ -14,6 +15,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
 from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.limits import Taken
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
@@ -67,6 +69,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
         assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.moment_us)
     _keep_results(apis)
     _serve_tenants(apis)
+    _limit(apis)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         apis.inspection.page(state, queues=["other"])
     assert apis.inspection.counts().dead
@@ -114,6 +117,29 @@ def _serve_tenants(apis: ShardApis) -> None:
     assert [state.name for batch in queries.paused("fair") for state in batch] == ["acme"]
     assert workers.resume_tenant("fair", "acme")
     assert sorted(state.waiting for state in queries.iter("fair")) == [1, 2]
+
+
+def _limit(apis: ShardApis) -> None:
+    """Leave jobs of tenants that run under limits, and some that wait for them, and a paused task."""
+    limits, one, rate = apis.operations.limits, LimitUse("one"), LimitUse("rate")
+    assert limits.set_limits([("one", LimitRule(max_running=1)), ("rate", LimitRule(interval_us=HOUR))])
+    for tenant in ("acme", "acme", "other", "other"):
+        apis.add(tenant=tenant, queue="fair", limits=[one])
+    worker = apis.worker()
+    [claim] = [claim for claim in worker.take(10, "fair").claims if claim.is_limited]
+    assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
+    assert apis.let_in() == 1
+    [claim] = worker.take(1, "fair").claims
+    assert limits.take_limit(rate, lease=claim.lease) == (Taken.TAKEN, None)
+    assert limits.give_back_limit(rate, lease=claim.lease)
+    assert limits.take_limit(one._replace(value="held"), lease=bytes(30), length_us=DAY) == (Taken.TAKEN, None)
+    limits.back_off(rate, DAY)
+    for task in ("shop.remind", "shop.ship"):
+        assert limits.pause_task(task, by="ann")
+    assert limits.resume_task("shop.ship")
+    queries = apis.store.limits(apis.shard.index)
+    assert list(queries.paused_tasks()) == ["shop.remind"]
+    assert [state.waiting for state in queries.find_limits([one, "one", rate])] == [2, 2, 0]
 
 
 def _keep_results(apis: ShardApis) -> None:

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django_delayq.conf.settings import read_config
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import Claim, Job, State
+from django_delayq.job.job import Claim, Job, LimitUse, State
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import Result
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
@@ -76,6 +77,9 @@ class ShardApis:
         tenant: str | None = None,
         raw_id: bytes | None = None,
         ttl: int | None = None,
+        limits: Sequence[LimitUse] = (),
+        cost: int = 1,
+        drops: bool = False,
     ) -> UnsentJob:
         """Make a job that is not sent yet; `delay` in µs from now, `due` in µs since the epoch, `ttl` of its result."""
         job = Job(
@@ -88,9 +92,11 @@ class ShardApis:
             key=key,
             tenant=tenant,
             result_ttl_us=ttl,
+            limits=tuple(limits),
         )
         is_fair = self.config.tasks.options_of(queue).fair
         draft = unsent(job, max_payload=1_000_000, unique=unique, until_start=until_start, in_fair_queue=is_fair)
+        draft = replace(draft, cost=cost, drops=drops)
         return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:
@@ -141,6 +147,16 @@ class ShardApis:
         """Promote the named queues; all by default."""
         return self.promotion.promote(queues or self.shard.read_queues(), limit=limit)
 
+    def let_in(self) -> int:
+        """Promote, let in the parked jobs that may begin by now, and return their number."""
+        promoted, moved = self.promote(), 0
+        for _ in range(20):
+            if not promoted.open_limits:
+                return moved
+            moved += self.promotion.let_in(promoted.open_limits, promoted.parked_in)
+            promoted = self.promote()
+        raise AssertionError("there are always limits to look at")
+
     def scores(self, key: str) -> dict[bytes, int]:
         """Return id -> score of a ZSET, lowest first."""
         return {member[:12]: int(score) for member, score in self.client.zrange(key, 0, -1, withscores=True)}
@@ -157,6 +173,10 @@ class ShardApis:
         """Return id -> rank of a queue's recovered jobs."""
         return self.scores(self.keys.recovered(queue))
 
+    def parked(self, queue: str = "default") -> dict[bytes, int]:
+        """Return id -> rank of a queue's parked jobs."""
+        return self.scores(self.keys.parked(queue))
+
     def where(self, raw_id: bytes) -> list[str]:
         """Return the places that hold a job: one for a job that has not ended."""
         places: list[str] = []
@@ -166,6 +186,7 @@ class ShardApis:
                 "scheduled",
                 "ready",
                 "recovered",
+                "parked",
                 "leases",
                 "dead_letters",
             ) and raw_id in self.scores(key):
@@ -222,6 +243,7 @@ class OneWorker:
         description: str = "",
         blocking: bool = False,
         want_fair: int | None = None,
+        want_limited: int | None = None,
     ) -> ExchangeReply:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
@@ -234,6 +256,7 @@ class OneWorker:
             worker_name=description,
             blocking=blocking,
             want_fair=want_fair,
+            want_limited=want_limited,
         )
         return self.api.settle_and_claim(self.last)
 

@@ -29,6 +29,7 @@ _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.RESULT_NOT_SERIALIZABLE: _("result not serializable"),
     OutcomeKind.STOPPED: _("stopped"),
     OutcomeKind.EXPIRED: _("expired"),
+    OutcomeKind.DROPPED: _("dropped"),
 }
 
 

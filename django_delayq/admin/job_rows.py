@@ -1,5 +1,6 @@
 """Jobs as a list shows them, one line each."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from re import Pattern
@@ -9,6 +10,7 @@ from django.utils.translation import gettext
 
 from django_delayq.admin.errors import ErrorSummary, outcome_name
 from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.limits import parked_text
 from django_delayq.display.text import printable, short
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
@@ -42,6 +44,8 @@ class JobLine:
     url: str = ""
     #: The time of the page, Redis's clock, if it shows which jobs are overdue.
     now_us: int = 0
+    #: The names of the declared limits.
+    limits: Collection[str] = ()
 
     @property
     def short_id(self) -> str:
@@ -131,6 +135,11 @@ class JobLine:
     def waits_for_code(self) -> str:
         """What it waits for, if no worker could run it so far; else ""."""
         return outcome_name(self.row.waiting_for)
+
+    @cached_property
+    def parked(self) -> str:
+        """What it waits for, if a limit or the pause of its task keeps it from beginning; else ""."""
+        return parked_text(self.row, self.hide, self.limits)
 
     @property
     def error_summary(self) -> ErrorSummary:

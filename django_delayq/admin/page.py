@@ -201,7 +201,7 @@ def layout_context(page: PageContext, tab: str, *, redis_down: bool) -> dict[str
     others = other_stores()
     panel = page.url("live", tab) if tab and path == page.url(tab) and not redis_down else ""
     return {
-        "tabs": _tabs(page, redis_down=redis_down),
+        "tabs": _tabs(page, tab, redis_down=redis_down),
         "panel_url": f"{panel}?{query.urlencode()}" if panel and query else panel,
         "intervals": _INTERVALS,
         "other_stores": others,
@@ -220,11 +220,12 @@ def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
     return [(*titles[name], f"?{given}zone={name}", name == chosen) for name in titles]
 
 
-def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
+def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
     titles = {
         "overview": _("Overview"),
         "scheduled": _("Scheduled"),
         "queues": _("Queues"),
+        "limits": _("Limits"),
         "running": _("Running"),
         "failed": _("Failed"),
         "tasks": _("Tasks"),
@@ -239,6 +240,9 @@ def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
             "running": now.claimed,
             "failed": now.dead,
         }
+    if not (tab == "limits" or page.store.config.tasks.limits or (counts and page.snapshot.paused_tasks)):
+        # Few projects have limits.
+        del titles["limits"]
     return [
         Tab(
             name=name,

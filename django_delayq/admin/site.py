@@ -29,12 +29,11 @@ from django_delayq.admin.views import (
     live,
     overview,
     processes,
-    queues,
     tasks,
-    tenants,
     unavailable,
 )
 from django_delayq.admin.views import job as detail
+from django_delayq.admin.views.queues import limits, queues, tenants
 from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.exceptions import StoreError
 
@@ -86,6 +85,7 @@ _PANELS = {
     "overview": overview.show,
     "scheduled": lists.show_scheduled,
     "queues": queues.show,
+    "limits": limits.show,
     "running": lists.show_running,
     "failed": failed.show,
     "tasks": tasks.show,
@@ -98,6 +98,7 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("queues/", "queues", queues.show, _READ),
     ("queues/<delayq_queue:queue>/", "queue_detail", lists.show_ready, _READ),
     ("queues/<delayq_queue:queue>/tenants/", "queue_tenants", tenants.show, _READ),
+    ("limits/", "limits", limits.show, _READ),
     ("running/", "running", lists.show_running, _READ),
     ("failed/", "failed", failed.show, _READ),
     # A POST to a job's page or to an export reveals hidden values.

@@ -31,7 +31,7 @@ from django_delayq.conf.config import Config
 from django_delayq.conf.settings import MAX_PAYLOAD, get_config, sharing_alias
 from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
-from django_delayq.job.codec import check_depth
+from django_delayq.job.body.codec import check_depth
 from django_delayq.job.job import MAX_DEPTH, Claim, Job
 from django_delayq.job.result import Result, serialize_result
 from django_delayq.processes.service import process_name
@@ -40,6 +40,7 @@ from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.options.argument_function import check_argument_function
 from django_delayq.task.options.expiry import expiry_times
+from django_delayq.task.options.limits import NO_LIMITS as NO_TASK_LIMITS
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -84,6 +85,7 @@ class DjangoTask(Task[P, R]):
             tenant_of=options.tenant if callable(options.tenant) else None,
             expires=None if options.expires is None else expiry_times(options.expires),
             on_expiry=options.on_expiry,
+            limits=NO_TASK_LIMITS.changed(options.limit, options.cost, options.on_limit),
             on_commit=on_commit,
             # 0: results are kept for RESULT_TTL.
             result_ttl_us=0,
@@ -93,6 +95,7 @@ class DjangoTask(Task[P, R]):
         for option, func in (("key", task.key_of), ("tenant", task.tenant_of)):
             if func is not None:
                 check_argument_function(func, task.signature, name=f"{task.name}[{option!r}]")
+        task.limits.check_functions(task.signature)
         return task
 
     def make_job(self, args: Any, kwargs: Any) -> JobHandle:

@@ -12,6 +12,7 @@ from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task.options.argument_function import ArgumentFunction
 from django_delayq.task.options.expiry import Expires, OnExpiry, expiry_times
+from django_delayq.task.options.limits import NO_LIMITS, LimitOption, OnLimit
 from django_delayq.task.options.task_options import AlreadyDone, RetryDelay, Unique, Until, check_common_options
 
 
@@ -36,6 +37,10 @@ class TaskOptions:
     #: Seconds or timedelta after the due time, or an aware datetime.
     expires: Expires | None = None
     on_expiry: OnExpiry = "drop"
+    #: The limits under which its jobs run; the value of one may be a function of the arguments.
+    limit: LimitOption | None = None
+    cost: int = 1
+    on_limit: OnLimit = "wait"
 
     @classmethod
     def read(cls, value: Any, *, of: str, is_final: bool = False) -> "TaskOptions":
@@ -69,6 +74,10 @@ class TaskOptions:
         for name in ("key", "tenant"):
             if (given := getattr(options, name)) is not None and not callable(given):
                 check_name(given, name=label(name))
+        try:
+            NO_LIMITS.changed(options.limit, options.cost, options.on_limit)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{of}: {error}") from error
         return options
 
 

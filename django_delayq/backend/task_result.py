@@ -12,7 +12,7 @@ from django.utils.timezone import make_naive
 
 from django_delayq.backend.compat import TaskError, TaskResult, TaskResultStatus
 from django_delayq.conf.settings import sharing_alias, uses_time_zones
-from django_delayq.exceptions import JobCancelled, JobExpired
+from django_delayq.exceptions import JobCancelled, JobDropped, JobExpired
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job, State
@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1)
 #: UTC and the zones farthest from it: the first and last datetimes of a zone may not exist in UTC.
 _ZONES = (UTC, timezone(timedelta(hours=-23, minutes=-59)), timezone(timedelta(hours=23, minutes=59)))
 #: The error of a job that never ran.
-_ERROR_OF_STATE = {State.CANCELLED: JobCancelled, State.EXPIRED: JobExpired}
+_ERROR_OF_STATE = {State.CANCELLED: JobCancelled, State.EXPIRED: JobExpired, State.DROPPED: JobDropped}
 
 
 def alias_of(job: Job) -> str | None:
@@ -87,7 +87,7 @@ def failed_result(source: Any, job: Job, *, attempts: AttemptHistory, died_us: i
 
 
 def finished_result(source: Any, job: Job, *, attempts: AttemptHistory, result: Result) -> Any:
-    """Return the stored result of a job that is done, cancelled or expired."""
+    """Return the stored result of a job that is done, cancelled, expired or dropped."""
     runs = [] if result.started_us is None else [(result.worker, result.started_us)]
     status = TaskResultStatus.SUCCESSFUL if result.state is State.DONE else TaskResultStatus.FAILED
     built = _build(source, job, status, attempts, runs=runs, finished_us=result.ended_us)

@@ -11,6 +11,7 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import DAY_US, HOUR_US, LONGEST_DELAY_US, SECOND_US, duration_us, estimated_us, moment_us
 from django_delayq.conf import validators
+from django_delayq.conf.limit_rules import LIMITS, NO_LIMITS, Limits
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.conf.queue_options import NO_OPTIONS, NO_QUEUES, QUEUES, QueueOptions, Queues
 from django_delayq.conf.redis_settings import RedisConfig
@@ -35,6 +36,12 @@ class TaskConfig:
         'Declared queues and their options: `{"mail": {}, "reports": {"fair": True, "weights": {"acme": 3}, '
         '"max_waiting": 10_000}}`; see [Tenants](tenants.md). A job for another queue is refused. Empty: any name is '
         "legal.",
+    )
+    limits: Limits = setting(
+        NO_LIMITS,
+        LIMITS,
+        'Limits and their rules: `{"stripe": {"rate": "100/s", "burst": 20, "max_running": 5}}`; see '
+        "[Limits](limits.md). Workers and dispatchers store them when they start.",
     )
     task_modules: tuple[str, ...] = setting(
         (), validators.modules, "Modules with tasks, beside the `tasks.py` of every app."

@@ -28,7 +28,7 @@ class Counts(TypedDict):
     ready: int
     running: int
     failed: int
-    #: Jobs that a limit holds back. This release has no limits, so it is 0.
+    #: Those of the ready jobs that a limit, or the pause of their task, keeps from beginning.
     parked: int
     #: Since when the job that is claimed next has been due; None if none is ready.
     oldest: datetime | None
@@ -164,7 +164,7 @@ def counts(names: Sequence[str], *, backend: str | None = None) -> dict[str, Cou
             ready=state.ready,
             running=0,
             failed=0,
-            parked=0,
+            parked=state.parked,
             oldest=None if oldest is None else moment(oldest),
         )
     for row in Jobs(backend=backend, states=(State.CLAIMED, State.DEAD), filter=JobFilter()).rows():

@@ -6,7 +6,7 @@ They do no I/O and read no clock. Changing one means `dataclasses.replace`.
 from dataclasses import dataclass, field, replace
 from enum import IntFlag, StrEnum
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_delayq.clock import LATEST_US, SECOND_US
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
@@ -34,10 +34,11 @@ class State(StrEnum):
     READY = "ready"
     CLAIMED = "claimed"
     DEAD = "dead"
-    #: Only while its result is kept, as for CANCELLED and EXPIRED.
+    #: Only while its result is kept, as for CANCELLED, EXPIRED and DROPPED.
     DONE = "done"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+    DROPPED = "dropped"
     GONE = "gone"
 
 
@@ -50,6 +51,7 @@ class Flag(IntFlag):
     KEEPS_RESULT = 8  # its result is kept
     DJANGO = 16  # made by Django's own @task; see TaskKind
     EXPIRES = 32  # has an expiry, unless a retry of its dead letter left it out
+    LIMITED = 64  # has limits in its record in `job_extras`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ DJANGO_TASK = TaskKind(
 )
 
 #: An operation on an enum costs 0.8 µs, one on a number almost nothing.
-_DELAYED = Flag.DELAYED.value
+_DELAYED, _LIMITED = Flag.DELAYED.value, Flag.LIMITED.value
 
 
 def hard_limit_us(timeout_us: int | None, hard_timeout_us: int | None) -> int | None:
@@ -117,6 +119,15 @@ class Expiry:
         return self if self.span_us is None else replace(self, moment_us=min(due_us + self.span_us, LATEST_US))
 
 
+class LimitUse(NamedTuple):
+    """A limit under which a job runs."""
+
+    #: Its name in DELAYQ["LIMITS"].
+    name: str
+    #: What it is kept for, such as an account; None: for all jobs together.
+    value: str | None = None
+
+
 @fast_dataclass
 class Job:
     """One promise to run a task."""
@@ -138,6 +149,8 @@ class Job:
     key: str | None = None
     #: Name of its tenant.
     tenant: str | None = None
+    #: The limits under which it runs.
+    limits: tuple[LimitUse, ...] = ()
     flags: Flag = Flag(0)
     #: Made by Django's own @task; see `kind`.
     django: bool = False
@@ -200,6 +213,8 @@ class Claim:
     sent_at: float
     #: time.monotonic() when the reply was read, mostly just after Redis made the claim. All else counts from here.
     received_at: float
+    #: It is to be dropped, since a limit keeps it from beginning.
+    is_dropped: bool = False
 
     @property
     def raw_id(self) -> bytes:
@@ -231,6 +246,11 @@ class Claim:
         # The moment was computed by the clock of the process that enqueued it. If that clock is slow, a job with a
         # short span would always expire, so the due time in Redis counts as long as it is still the first one.
         return self.due_us + expiry.span_us
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has limits."""
+        return self.lease[13] & _LIMITED != 0
 
     def has_expired(self, now: float) -> bool:
         """Return whether its job expired before `now`, a moment of time.monotonic()."""

@@ -51,6 +51,8 @@ class OutcomeKind(StrEnum):
     UNSTARTED = "unstarted"
     STOPPED = "stopped"
     EXPIRED = "expired"
+    DROPPED = "dropped"
+    PAUSED = "paused"
 
 
 def kind_of_fault(fault: Exception | None) -> OutcomeKind:
@@ -103,7 +105,7 @@ class Outcome:
     raised: BaseException | None = field(default=None, repr=False, compare=False)
 
 
-UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)
+UNSTARTED, PAUSED = Outcome(kind=OutcomeKind.UNSTARTED), Outcome(kind=OutcomeKind.PAUSED)
 #: The error of an interrupted attempt.
 WORKER_STOPPED = "The worker was stopped before the task ended."
 
@@ -136,6 +138,8 @@ class Decision:
     crash_suspected: bool = False
     #: The job waits again at its old rank: the attempt did not end by its own fault, and it had waited already.
     keeps_rank: bool = False
+    #: The job is released, and waits until its task is resumed.
+    parks: bool = False
     #: The attempt counts. If it does not, the action is RETRY, and the number of attempts stays.
     counted: bool = True
 
@@ -152,6 +156,7 @@ WAITS_FOR_CODE = frozenset(
 ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)
+_PARK = Decision(action=Action.RELEASE, parks=True)
 _CANCEL = Decision(action=Action.CANCEL)
 
 
@@ -178,6 +183,10 @@ def decide(
         return ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
+    if ending is OutcomeKind.PAUSED:
+        return _PARK
+    if ending is OutcomeKind.DROPPED:
+        return ACKNOWLEDGE
     if ending is OutcomeKind.STOPPED:
         return _CANCEL
     if ending is OutcomeKind.EXPIRED:

@@ -16,14 +16,14 @@ from django_delayq.job.value import has_type
 #: What Python writes before a frame, and around the exceptions of a group; its margin at the lines of a group.
 _FRAME = re.compile(r'^[ |]*  File "|^ +\+-', re.MULTILINE)
 _AROUND, _MARGIN = " \n+-|", "  | "
-_STATES = frozenset({State.DONE, State.CANCELLED, State.EXPIRED})
+_STATES = frozenset({State.DONE, State.CANCELLED, State.EXPIRED, State.DROPPED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The end of one job."""
 
-    #: DONE, CANCELLED or EXPIRED.
+    #: DONE, CANCELLED, EXPIRED or DROPPED.
     state: State
     #: µs since the epoch, Redis's clock; the canceller's clock for a job that was cancelled while it waited.
     ended_us: int

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from django_delayq.clock import LATEST_US, duration_us
 from django_delayq.exceptions import DelayValueError
-from django_delayq.job.codec import encode, with_flags
+from django_delayq.job.body.codec import encode, with_flags
 from django_delayq.job.job import DJANGO_TASK, Flag, Job
 from django_delayq.job.value import fast_dataclass
 
@@ -65,6 +65,10 @@ class UnsentJob:
     unique: str | Debounce | Throttle = "keep"
     #: Hold the unique key only until the job begins.
     until_start: bool = False
+    #: How much it counts under each of its limits that has a rate.
+    cost: int = 1
+    #: End as dropped if a limit keeps it from beginning; otherwise it waits.
+    drops: bool = False
     #: Wait for the commit of the caller's transactions.
     on_commit: bool = True
     #: Alias of the only database connection to wait for; None: all that are in an atomic block.
@@ -89,8 +93,10 @@ class UnsentJob:
 def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_queue: bool = False) -> tuple[Job, bytes]:
     """Return a new job with all its flags, and its body. Its arguments must be checked. Raises `PayloadTooLarge`."""
     flags = job.flags
-    if in_fair_queue or job.key is not None or job.tenant is not None:
+    if in_fair_queue or job.key is not None or job.tenant is not None or job.limits:
         flags |= Flag.HAS_EXTRAS
+    if job.limits:
+        flags |= Flag.LIMITED
     if delayed:
         flags |= Flag.DELAYED
     if job.result_ttl_us is not None:

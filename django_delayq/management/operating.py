@@ -20,6 +20,7 @@ from django_delayq.control.jobs import NAMES, Jobs, jobs
 from django_delayq.control.queues import Queue, queue
 from django_delayq.control.tenants import Tenant
 from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.limits import parked_for
 from django_delayq.display.text import short
 from django_delayq.exceptions import DelayQError, DelayValueError, InvalidMoment, UnknownQueue
 from django_delayq.job.ids import from_text
@@ -283,7 +284,7 @@ def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:
         "due": iso(row.due_us),
         "expires": iso(row.expires_us),
         "overdue": row.is_overdue(now_us),
-        "waiting_for": row.waiting_for or None,
+        "waiting_for": row.waiting_for or parked_for(row, store.config.admin.redact) or None,
         "waiting_since": iso(row.attempts.waiting_since_us) if row.waiting_for else None,
         "priority": row.head.priority,
         "attempts": row.attempts.ended,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from django_delayq.exceptions import BadBody
-from django_delayq.job.codec import decode, try_decode_head
+from django_delayq.job.body.codec import decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import OutcomeKind, kind_of_fault

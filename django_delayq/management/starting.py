@@ -71,15 +71,16 @@ def read_settings(backend: str | None = None) -> Config:
 
 
 def open_store(backend: str | None = None, *, force_shards: bool = False) -> Store:
-    """Return the Store of DELAYQ, or of an alias. Checks the server's version, policy and shards.
+    """Return the Store of DELAYQ, or of an alias, after checks of the server's version, policy and shards.
 
-    Raises CommandError for faults that persist. If Redis is away, or refuses the password (it may be changing just
-    now), the services wait for it.
+    The rules of LIMITS apply from then on. Raises CommandError for faults that persist. If Redis is away, or refuses
+    the password (it may be changing just now), the services wait for it.
     """
     try:
         store = get_store(backend)
         warning = store.check_server()
         store.check_shards(force=force_shards)
+        store.store_limits()
     except (ImproperlyConfigured, StoreError) as error:
         if isinstance(error, StoreUnavailable | StoreAuthError):
             if isinstance(error, StoreAuthError):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode, try_decode_head
+from django_delayq.job.body.codec import decode, try_decode_head
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
@@ -21,6 +21,7 @@ from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.digests import paused_task_digest
 from django_delayq.store.keys import encode_queue
 from django_delayq.store.shard import Shard
 
@@ -90,8 +91,12 @@ class ExchangeReply:
     queues_version: bytes
     #: More jobs can be claimed.
     has_more: bool
-    #: These are all of fair queues, which gave all that was asked of them.
-    more_are_fair: bool = False
+    #: These are all of fair queues or have limits, and the worker asked for no more of those.
+    more_are_bounded: bool = False
+    #: Digests of the paused tasks. Jobs of these are to be settled as paused.
+    paused_tasks: frozenset[bytes] = frozenset()
+    #: Some claims may be of paused tasks, or are to be dropped.
+    may_turn_away: bool = False
     #: The server knows no earlier exchange of this worker: it is the first, or the server lost its data.
     unknown_worker: bool
     #: Recovered jobs remain, for a worker that has a process for one.
@@ -140,10 +145,11 @@ class Claims:
         worker_name: str = "",
         blocking: bool = False,
         want_fair: int | None = None,
+        want_limited: int | None = None,
     ) -> ExchangeRequest:
         """Return the next exchange, not sent yet. If it is sent, its reply must be read before the next one is sent.
 
-        At most `want_fair` claims are of fair queues; None: all may be.
+        At most `want_fair` claims are of fair queues, and at most `want_limited` have limits; None: all may.
 
         With `may_recover` it may claim a job whose last attempt crashed, and then that job alone. The claims of a
         `blocking` one are unconfirmed: if their lease expires, no attempt is counted.
@@ -169,7 +175,9 @@ class Claims:
                     retries += [claim.lease, number, decision.delay_us, self._attempts(settlement), rank]
                 case Action.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
+                    paused = decision.parks and claim.job
                     releases += [claim.lease, number, claim.rank]
+                    releases.append(paused_task_digest(paused.task) if paused else b"")
         counts = (len(dead) // 2, len(retries) // 5, len(kept) // 3)
         return ExchangeRequest(
             worker_id=self.worker_id,
@@ -180,12 +188,13 @@ class Claims:
             args=[
                 *(self._lease_us, int(strict), len(queues), worker_name, int(may_recover), int(blocking)),
                 *(self._fair(queues), want if want_fair is None else want_fair),
+                want if want_limited is None else want_limited,
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
                 *(key for queue in queues for key in keys.served(queue)),
                 *(keys.results(lease[:12]) for lease in kept[::3]),
-                *(key for queue in outcome_queues for key in keys.of_queue(queue)),
+                *(key for queue in outcome_queues for key in keys.settled(queue)),
             ],
         )
 
@@ -211,12 +220,14 @@ class Claims:
                 # Only a number that was edited manually is later than our last. It could refuse this id forever.
                 self.worker_id, self._number = os.urandom(8), 0
             raise
-        now_us, lost, stopped, overdue_in_us, queues_version, more, unknown, recovered, *rows = reply
+        now_us, lost, stopped, overdue_in_us, queues_version, more, unknown, recovered, paused, to_drop, *rows = reply
         token, received_at = exchange.token, monotonic()
         claims = [
             self._claim(exchange, now_us, received_at, rows[at] + token, *rows[at + 1 : at + 5])
             for at in range(0, len(rows), 5)
         ]
+        for number in to_drop:
+            claims[number - 1] = replace(claims[number - 1], is_dropped=True)
         return ExchangeReply(
             claimed=exchange.want > 0,
             blocking=exchange.blocking,
@@ -226,7 +237,9 @@ class Claims:
             overdue_in_us=overdue_in_us,
             queues_version=queues_version,
             has_more=bool(more),
-            more_are_fair=more == 2,
+            more_are_bounded=more == 2,
+            paused_tasks=frozenset(paused[at : at + 12] for at in range(0, len(paused), 12)),
+            may_turn_away=bool(paused or to_drop),
             unknown_worker=bool(unknown),
             recovered=bool(recovered),
             claims=claims,

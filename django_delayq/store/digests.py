@@ -1,7 +1,9 @@
-"""Digests: the bytes by which Redis knows unique keys and tenants, and by which jobs are spread over the shards."""
+"""Digests: the bytes by which Redis knows keys, tenants and limits, and by which jobs are spread over the shards."""
 
+from collections.abc import Sequence
 from hashlib import blake2b, sha1
 
+from django_delayq.job.job import LimitUse
 from django_delayq.store.keys import encode_queue
 
 
@@ -10,12 +12,39 @@ def tenant_digest(tenant: str | None) -> bytes:
     return blake2b((tenant or "").encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def routing_of(task: str, key: str | None, tenant: str | None) -> bytes:
-    """Return the value that decides on the shard of a job: all jobs of a tenant are in one shard, else those of a key.
+def limit_digest(name: str, value: str | None) -> bytes:
+    """Return the 12 bytes that identify a limit: 4 of its name, 8 of its value."""
+    return limit_name_digest(name) + tenant_digest(value)
 
-    A job with neither is routed by its id.
+
+def limit_name_digest(name: str) -> bytes:
+    """Return the 4 bytes under which the rule of a limit is stored."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4, person=b"limit").digest()
+
+
+def paused_task_digest(task: str) -> bytes:
+    """Return the 12 bytes that stand for a paused task in place of a limit."""
+    return b"task" + tenant_digest(task)
+
+
+def routing_of(task: str, key: str | None, tenant: str | None, limits: Sequence[LimitUse] = ()) -> bytes | None:
+    """Return the value that decides on the shard of a job: its limits, else its tenant, else its key.
+
+    All jobs of a value of a limit are in one shard. A job with none of these is routed by its id: None is returned.
+    Raises ValueError if the limits lead to several shards.
     """
-    return key_digest(task, key or "", None) if tenant is None else tenant_digest(tenant)
+    if limits:
+        routings = {limit_digest(*limit)[4:] if limit.value is not None else limit_digest(*limit) for limit in limits}
+        if len(routings) > 1:
+            names = ", ".join(limit.name for limit in limits)
+            raise ValueError(
+                f"the limits {names} are kept in different shards; with SHARDS > 1 give them all the same value, such "
+                f"as an account, or use one of them"
+            )
+        return routings.pop()
+    if tenant is not None:
+        return tenant_digest(tenant)
+    return None if key is None else key_digest(task, key, None)
 
 
 def key_digest(task: str, key: str, tenant: str | None) -> bytes:

@@ -8,14 +8,14 @@ from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import StoreError, StoreUnavailable, TenantFull
-from django_delayq.job.codec import encrypt, read_queue, with_due
+from django_delayq.job.body.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
-from django_delayq.store.digests import key_digest, tenant_digest
+from django_delayq.store.digests import key_digest, limit_digest, tenant_digest
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
@@ -129,7 +129,7 @@ class Enqueue:
             args.append(item.unique.max_wait_us if isinstance(item.unique, Debounce) else "")
             args.append(self._most_waiting(job))
         keys = self._shard.keys
-        more_keys = [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))]
+        more_keys = [key for queue in numbers for key in keys.named(queue).values()]
         now_us, *words = self._shard.run(_REPLACE, args, more_keys=more_keys)
         return now_us, words
 
@@ -139,7 +139,7 @@ class Enqueue:
         return "" if most is None else most
 
     def _extras(self, item: UnsentJob) -> ExtrasRecord:
-        """Return the extras record of a job that has a key or a tenant, or is for a fair queue."""
+        """Return the extras record of a job that has a key, a tenant or limits, or is for a fair queue."""
         job, is_throttled = item.job, isinstance(item.unique, Throttle)
         has_key = job.key is not None and not is_throttled
         weight = self._shard.config.tasks.options_of(job.queue).weight_of(job.tenant)
@@ -150,6 +150,8 @@ class Enqueue:
             tenant=tenant_digest(job.tenant) if weight or job.tenant is not None else b"",
             weight=weight,
             throttle=_digest(item) if job.key is not None and is_throttled else b"",
+            limits=tuple((limit_digest(*limit), item.cost) for limit in job.limits),
+            drops=item.drops,
         )
 
     def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
-#: noun -> (type, what it holds). A job that has not ended is in exactly one of scheduled, ready, recovered, leases and
-#: dead_letters. "member" is id, priority byte and flags byte (14 bytes).
+#: noun -> (type, what it holds). A job that has not ended is in exactly one of scheduled, ready, recovered, parked,
+#: leases and dead_letters. "member" is id, priority byte and flags byte (14 bytes).
 CATALOGUE: dict[str, tuple[str, str]] = {
     "scheduled": (
         "zset",
@@ -24,6 +24,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "zset",
         "per queue: member -> rank, of ready jobs whose last attempt crashed; written by settle_and_claim and reclaim; "
         "settle_and_claim removes one for a process of its own",
+    ),
+    "parked": (
+        "zset",
+        "per queue: member -> rank, of ready jobs that a limit, or the pause of their task, keeps from beginning; "
+        "settle_and_claim writes it; let_in makes them ready",
     ),
     "leases": (
         "zset",
@@ -47,9 +52,36 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
     "job_extras": (
         "hash",
-        "id -> flags, digest of the job's unique or throttled key, first call of a series, weight and digest of its "
-        "tenant; goes with the job",
+        "id -> flags, digest of the job's unique or throttled key, first call of a series, its limits and its cost, "
+        "weight and digest of its tenant; goes with the job",
     ),
+    "limit_rules": ("hash", "digest of a limit's name -> its rule; each worker and dispatcher that starts writes it"),
+    "limit_jobs": (
+        "zset",
+        "an entry of score 0 for each job that waits for a limit, was let in, or runs under it; the layout is in "
+        "_limits.lua; goes when the job leaves its place",
+    ),
+    "limit_times": (
+        "zset",
+        "limit -> its time (µs), which the starts of its jobs move on; 1 and a limit -> until when (µs) nobody begins; "
+        "promote removes what has passed",
+    ),
+    "limit_turns": (
+        "hash",
+        "limit -> each fair queue with parked jobs, and the tenant whose job was let in last; let_in removes it when "
+        "no job is parked",
+    ),
+    "open_limits": (
+        "zset",
+        "limit that jobs wait for -> when (µs) the dispatcher looks at it; let_in removes it when no job waits for it",
+    ),
+    "limit_holders": (
+        "zset",
+        "limit and what stands for code outside a job that has a slot -> when (µs) it is given back at the latest",
+    ),
+    "waiting_for": ("hash", "id of a parked job -> the limit that it waits for; goes when it leaves parked"),
+    "claim_limits": ("hash", "id of a claimed job -> the limits of which it has a slot; goes with its claim"),
+    "paused_tasks": ("hash", "digest of a task -> `<moment in µs> <who paused it>`, a byte 255 and its name"),
     "tenant_jobs": (
         "zset",
         "an entry of score 0 for each waiting job of a tenant, sorted by tenant, priority and rank; the layout is in "
@@ -152,6 +184,10 @@ class Keys:
         """Return the key of a queue's recovered jobs."""
         return self(f"recovered:{encode_queue(queue)}")
 
+    def parked(self, queue: str) -> str:
+        """Return the key of a queue's parked jobs."""
+        return self(f"parked:{encode_queue(queue)}")
+
     def notify(self, queue: str) -> str:
         """Return the key of a queue's notification."""
         return self(f"notify:{encode_queue(queue)}")
@@ -160,13 +196,17 @@ class Keys:
         """Return the keys with which a job enters a queue: scheduled, ready, notify."""
         return self.scheduled(queue), self.ready(queue), self.notify(queue)
 
-    def served(self, queue: str) -> tuple[str, str, str]:
-        """Return the keys with which workers serve a queue: ready, notify, recovered."""
-        return self.ready(queue), self.notify(queue), self.recovered(queue)
+    def served(self, queue: str) -> tuple[str, str, str, str]:
+        """Return the keys with which workers serve a queue: ready, notify, recovered, parked."""
+        return self.ready(queue), self.notify(queue), self.recovered(queue), self.parked(queue)
 
-    def places(self, queue: str) -> tuple[str, str, str]:
-        """Return the keys of a queue's waiting places: scheduled, ready, recovered."""
-        return self.scheduled(queue), self.ready(queue), self.recovered(queue)
+    def settled(self, queue: str) -> tuple[str, str, str, str]:
+        """Return the keys with which a claimed job returns to a queue: scheduled, ready, notify, parked."""
+        return (*self.of_queue(queue), self.parked(queue))
+
+    def places(self, queue: str) -> tuple[str, str, str, str]:
+        """Return the keys of a queue's waiting places: scheduled, ready, recovered, parked."""
+        return self.scheduled(queue), self.ready(queue), self.recovered(queue), self.parked(queue)
 
     def named(self, queue: str) -> dict[str, str]:
         """Return all keys of a queue, in this order, by the names that scripts have for them."""
@@ -175,6 +215,7 @@ class Keys:
             "ready": self.ready(queue),
             "queue_notify": self.notify(queue),
             "recovered": self.recovered(queue),
+            "parked": self.parked(queue),
         }
 
     def notifications(self, queues: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import try_decode, try_decode_head
+from django_delayq.job.body.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
@@ -15,7 +15,7 @@ from django_delayq.store.keys import decode_queue, encode_queue
 from django_delayq.store.records import ClaimRecord, worker_of
 from django_delayq.store.shard import Shard
 
-_PROMOTE = Script("promote")
+_PROMOTE, _LET_IN = Script("promote"), Script("let_in")
 _RECLAIM = Script("reclaim")
 #: Most jobs moved, and most expired leases returned, in one promotion.
 BATCH = 500
@@ -42,6 +42,9 @@ class PromotionResult:
     #: Queues to pass to the next promotion: those that are due by then, and those that were unused for long, to be
     #: removed.
     queues: list[str]
+    #: Limits under which parked jobs may begin, at most 100 digests, and queues in which these wait.
+    open_limits: list[bytes]
+    parked_in: list[str]
     #: Expired leases, at most 500. None at first after an outage, during which the leases of living workers expired
     #: too.
     expired_leases: list[bytes]
@@ -124,7 +127,7 @@ class Promotion:
             ],
             more_keys=[key for queue in queues for key in self._shard.keys.named(queue).values()],
         )
-        now_us, next_promotion_us, redundant, moved, late_us, trimmed, names, *expired_leases = reply
+        now_us, next_promotion_us, redundant, moved, late_us, trimmed, names, limits, parked_in, *expired_leases = reply
         return PromotionResult(
             sleep_us=next_promotion_us - now_us,
             next_promotion_us=next_promotion_us,
@@ -133,8 +136,20 @@ class Promotion:
             late_us=late_us,
             trimmed=trimmed,
             queues=self._valid_queues(names),
+            open_limits=limits,
+            parked_in=[decode_queue(name) for name in parked_in],
             expired_leases=expired_leases,
         )
+
+    def let_in(self, limits: Sequence[bytes], queues: Sequence[str]) -> int:
+        """Make parked jobs of these queues ready, as many as may begin under each limit; return their number. Atomic.
+
+        One round trip, O(log n) a job, at most 100 jobs of each limit and queue.
+        """
+        keys = self._shard.keys
+        more_keys = [key(queue) for queue in queues for key in (keys.parked, keys.ready, keys.notify, keys.recovered)]
+        moved: int = self._shard.run(_LET_IN, [self._config.sweep_us, *limits], more_keys=more_keys)
+        return moved
 
     def _valid_queues(self, names: Sequence[bytes]) -> list[str]:
         """Return the queues of these names. Names that were edited manually lead to no key and are removed."""

@@ -53,6 +53,10 @@ class ExtrasRecord(NamedTuple):
     tenant: bytes = b""
     #: The tenant's weight in the job's queue, 1 to 100; 0 if the queue is not fair.
     weight: int = 0
+    #: Flag 32: its limits, as digests of 12 bytes, and its cost under each; up to 127.
+    limits: tuple[tuple[bytes, int], ...] = ()
+    #: The job is dropped if a limit keeps it from beginning.
+    drops: bool = False
     #: Flag 8, in place of flag 1: the digest of the key whose further calls the job throttles; it holds no key.
     throttle: bytes = b""
 
@@ -60,10 +64,13 @@ class ExtrasRecord(NamedTuple):
         """Return the stored form."""
         has_first_call = self.first_call_us is not None
         flags = bool(self.digest) + 2 * self.until_start + 4 * has_first_call + 8 * bool(self.throttle)
-        flags += 16 * bool(self.tenant)
+        flags += 16 * bool(self.tenant) + 32 * bool(self.limits)
         first_call = b"" if self.first_call_us is None else self.first_call_us.to_bytes(8)
         tenant = bytes((self.weight,)) + self.tenant if self.tenant else b""
-        return b"".join((bytes((flags,)), self.digest, self.throttle, first_call, tenant))
+        limits = b"".join(digest + cost.to_bytes(2) for digest, cost in self.limits)
+        if limits:
+            limits += bytes((len(self.limits) + 128 * self.drops,))
+        return b"".join((bytes((flags,)), self.digest, self.throttle, first_call, limits, tenant))
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:

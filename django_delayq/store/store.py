@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -14,6 +14,7 @@ from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
 from django_delayq.job.ids import shard_of
+from django_delayq.job.job import LimitUse
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.connection import Connections
@@ -24,6 +25,7 @@ from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.keys import Keys
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
+from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
@@ -96,15 +98,41 @@ class Store:
         """Return the API that reads jobs."""
         return Lookup(self._producer_shards[shard])
 
-    def holder(self, task: str, key: str, tenant: str | None) -> tuple[bytes, int] | None:
-        """Return the id and the shard of the job that holds a unique key, or throttles calls with it. See `Lookup`."""
-        shard = shard_of(routing_of(task, key, tenant), self.config.shards)
-        raw_id = self.lookup(shard).holder(key_digest(task, key, tenant))
-        return (raw_id, shard) if raw_id else None
+    def holder(
+        self, task: str, key: str, tenant: str | None, limits: Sequence[LimitUse] | None = ()
+    ) -> tuple[bytes, int] | None:
+        """Return the id and the shard of the job that holds a unique key, or throttles calls with it. See `Lookup`.
+
+        `limits` are those of the job; None: they are not known, and every shard is asked.
+        """
+        shards: Iterable[int] = range(self.config.shards)
+        if limits is not None:
+            routing = routing_of(task, key, tenant, limits if self.config.shards > 1 else ())
+            shards = [shard_of(routing or b"", self.config.shards)]
+        for shard in shards:
+            if raw_id := self.lookup(shard).holder(key_digest(task, key, tenant)):
+                return raw_id, shard
+        return None
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""
         return TenantQueries(self._producer_shards[shard])
+
+    def limits(self, shard: int) -> LimitQueries:
+        """Return the API that reads limits and paused tasks."""
+        return LimitQueries(self._producer_shards[shard])
+
+    def limit_states(self, tasks: Sequence[str] = ()) -> tuple[dict[str, LimitState], dict[str, int]]:
+        """Return the state of each limit of LIMITS, and how many jobs wait for each of these paused tasks.
+
+        One round trip a shard; none if there is nothing to ask for.
+        """
+        names, shards = list(self.config.tasks.limits), range(self.config.shards)
+        found = [self.limits(shard).find_all(names, tasks) for shard in shards] if names or tasks else []
+        return (
+            {name: combined_limits([limits[at] for limits, _ in found]) for at, name in enumerate(names)},
+            {task: sum(waiting[at] for _, waiting in found) for at, task in enumerate(tasks)},
+        )
 
     def dashboard(self, shard: int) -> DashboardQueries:
         """Return the dashboard's API: the same object each time, since it remembers the names of the queues."""
@@ -135,6 +163,11 @@ class Store:
         """Run `check_shards()` at the first call. Otherwise a unique key could be held in two shards."""
         if not self._shards_checked:
             self.check_shards()
+
+    def store_limits(self) -> None:
+        """Store the rules of LIMITS in each shard: they apply from now on. One round trip a shard."""
+        for shard in range(self.config.shards):
+            self.operations(shard).limits.set_limits(self.config.tasks.limits.items())
 
     def known_shards(self) -> int:
         """Return the number of shards over which the stored jobs are spread; 0 if none is stored."""

@@ -11,6 +11,7 @@ from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.options.expiry import Expires, OnExpiry
+from django_delayq.task.options.limits import LimitOption, OnLimit
 from django_delayq.task.options.task_options import Unique, Until
 from django_delayq.task.task import Task
 
@@ -31,6 +32,9 @@ def execute_later(
     priority: int | None = None,
     expires: Expires | None = None,
     on_expiry: OnExpiry | None = None,
+    limit: LimitOption | None = None,
+    cost: int | None = None,
+    on_limit: OnLimit | None = None,
 ) -> JobHandle:
     """Enqueue a registered task by its name, with the checks of `Task.enqueue()`; returns the handle of the job.
 
@@ -52,4 +56,5 @@ def execute_later(
     time = {"at": at} if at is not None and not delay else {"delay": delay, "at": at}
     options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "priority": priority}
     options |= {"expires": expires, "on_expiry": on_expiry, "tenant": tenant}
+    options |= {"limit": limit, "cost": cost, "on_limit": on_limit}
     return task.using(queue=queue, **time, **options).enqueue(*args, **(kwargs or {}))

@@ -17,6 +17,7 @@ from django_delayq.task import registry
 from django_delayq.task.arguments import signature
 from django_delayq.task.options.argument_function import ArgumentFunction, check_argument_function
 from django_delayq.task.options.expiry import Expires, OnExpiry, expiry_times
+from django_delayq.task.options.limits import NO_LIMITS, LimitOption, OnLimit
 from django_delayq.task.options.task_options import AlreadyDone, RetryDelay, Unique, Until, result_ttl_us
 from django_delayq.task.sensitive import Sensitive, check_sensitive
 from django_delayq.task.task import Task
@@ -110,6 +111,9 @@ def delayed_task(
     tenant: str | ArgumentFunction | None = ...,
     expires: Expires | None = ...,
     on_expiry: OnExpiry = ...,
+    limit: LimitOption | None = ...,
+    cost: int = ...,
+    on_limit: OnLimit = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -135,6 +139,9 @@ def delayed_task(
     tenant: str | ArgumentFunction | None = None,
     expires: Expires | None = None,
     on_expiry: OnExpiry = "drop",
+    limit: LimitOption | None = None,
+    cost: int = 1,
+    on_limit: OnLimit = "wait",
     **others: Any,
 ) -> Any:
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
@@ -151,7 +158,8 @@ def delayed_task(
     that it names. `unique` and `until` say what a held key means and how long it is held, as in `using()`. `tenant` is
     the name of the tenant of its jobs, text or such a function; without one, that of `with tenant(…)`. `expires` is in
     seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or as
-    a dead letter with `on_expiry="dead"`.
+    a dead letter with `on_expiry="dead"`. `limit` names the limits of DELAYQ["LIMITS"] under which its jobs run; `cost`
+    and `on_limit` are as in `using()`. The value of a limit may be a function of the arguments.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -169,6 +177,8 @@ def delayed_task(
         functions = {name: each for name, each in given.items() if each is not None and not isinstance(each, str)}
         for name_of_option, each in functions.items():
             check_argument_function(each, signature(func), name=name_of_option)
+        limits = NO_LIMITS.changed(limit, cost, on_limit)
+        limits.check_functions(signature(func))
         task = (SensitiveTask if hidden else Task)(
             func=func,
             name=name or f"{func.__module__}.{func.__qualname__}",
@@ -191,6 +201,7 @@ def delayed_task(
             until=until,
             expires=None if expires is None else expiry_times(expires),
             on_expiry=on_expiry,
+            limits=limits,
         )
         registry.register(task)
         return task

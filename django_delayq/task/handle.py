@@ -1,5 +1,6 @@
 """Handle: one job as its enqueuer sees it, before and after it is sent."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import inf
 from secrets import token_bytes
@@ -10,10 +11,10 @@ from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.conf.settings import sharing_alias
 from django_delayq.conf.validators import check_name
-from django_delayq.exceptions import DelayValueError, JobExpired, NoResult, WaitTimeout
+from django_delayq.exceptions import DelayValueError, JobDropped, JobExpired, NoResult, WaitTimeout
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text, to_text
-from django_delayq.job.job import DEFAULT_QUEUE, Job, State
+from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
@@ -53,7 +54,7 @@ class JobHandle:
     _due_us: int | None = None
     _result: Result | None = None
     _progress: Progress | None = None
-    _history, _attempts = NO_ATTEMPTS, 0
+    _history, _attempts, _parked_for = NO_ATTEMPTS, 0, ""
 
     def __init__(
         self, *, raw_id: bytes, shard: int, draft: UnsentJob | None = None, backend: str | None = None
@@ -94,8 +95,7 @@ class JobHandle:
     @property
     def due(self) -> datetime | None:
         """When the job is or became due; aware, UTC. None while it is unsent, and after its end."""
-        due_us = self._known()._due_us
-        return moment(due_us) if due_us is not None else None
+        return None if (due_us := self._known()._due_us) is None else moment(due_us)
 
     @property
     def job(self) -> Job | None:
@@ -132,11 +132,18 @@ class JobHandle:
         return self._known()._progress
 
     @property
+    def waiting_for(self) -> str | None:
+        """What kept a ready job from beginning at the last look-up: "limit stripe (4711)", "paused task"; else None."""
+        return self._known()._parked_for or None
+
+    @property
     def result(self) -> Any:
         """The return value of the task, if `store_result` keeps it. Raises `NoResult`; `JobExpired` if it expired."""
         known = self._known()
         if known._state is State.EXPIRED:
             raise JobExpired(f"job {self.id} has no result, it is expired: it could not begin in time")
+        if known._state is State.DROPPED:
+            raise JobDropped(f"job {self.id} has no result, it is dropped: a limit kept it from beginning")
         if known._result is None or known._state is not State.DONE:
             raise NoResult(f"job {self.id} {self._why_no_result()}")
         return known._result.value
@@ -325,8 +332,7 @@ class JobHandle:
 
     def _show(self, found: JobRow) -> None:
         self._state, self._job, self._result = found.state, found.job, found.result
-        self._progress = found.progress
-        self._task = found.task or self._task
+        self._task, self._progress, self._parked_for = found.task or self._task, found.progress, found.parked_for
         ran = found.state is State.CLAIMED or (found.result is not None and found.result.started_us is not None)
         self._history, self._attempts = found.attempts, found.attempts.ended + ran
         self._due_us = found.moment_us if found.state in _HAS_DUE else None
@@ -382,10 +388,10 @@ def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | No
     return None if handle.state is State.GONE else handle
 
 
-def holder_of(task: str, key: str, tenant: str | None) -> JobHandle | None:
-    """Return the handle of the job of a task and a tenant that holds a unique key, or throttles its calls, or None."""
+def holder_of(task: str, key: str, tenant: str | None, limits: Sequence[LimitUse] | None = ()) -> JobHandle | None:
+    """Return the handle of the job that holds a unique key, or throttles its calls, or None. See `Store.holder()`."""
     tenant = None if tenant is None else check_name(tenant, name="tenant")
-    found = get_store().holder(task, check_name(key, name="key"), tenant)
+    found = get_store().holder(task, check_name(key, name="key"), tenant, limits)
     return JobHandle(raw_id=found[0], shard=found[1]) if found else None
 
 

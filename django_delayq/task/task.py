@@ -3,7 +3,7 @@
 Calling a task calls the function; `enqueue()` sends a job. `using()`, `after()` and `at()` copy it with other options.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS
@@ -11,14 +11,14 @@ from inspect import Signature
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from django_delayq import runtime
-from django_delayq.clock import Units, duration_us, timedelta_of
+from django_delayq.clock import Units, timedelta_of
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import is_resolved, resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job
+from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job, LimitUse
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
@@ -37,14 +37,16 @@ from django_delayq.task.arguments import (
 from django_delayq.task.handle import JobHandle, get_job, holder_of
 from django_delayq.task.options.absent_methods import AbsentMethods
 from django_delayq.task.options.argument_function import ArgumentFunction, call_with_arguments
-from django_delayq.task.options.expiry import Expires, ExpiryTimes, OnExpiry, expiry_times, make_expiry
+from django_delayq.task.options.expiry import Expires, ExpiryTimes, OnExpiry, make_expiry
+from django_delayq.task.options.limits import NO_LIMITS, LimitOption, LimitOptions, OnLimit, read_limit
+from django_delayq.task.options.pause import Pausable
 from django_delayq.task.options.task_options import (
     AlreadyDone,
     RetryDelay,
     Unique,
     Until,
+    changed_fields,
     check_options,
-    result_ttl_us,
 )
 from django_delayq.task.options.tenant import current_tenant
 from django_delayq.task.sensitive import Sensitive, redact
@@ -54,7 +56,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(AbsentMethods, Generic[P, R]):
+class Task(Pausable, AbsentMethods, Generic[P, R]):
     """A registered function and the options of its jobs.
 
     Instances are immutable and may be shared by threads::
@@ -88,6 +90,7 @@ class Task(AbsentMethods, Generic[P, R]):
     database: str | None = None
     expires: ExpiryTimes | None = None
     on_expiry: OnExpiry = "drop"
+    limits: LimitOptions = NO_LIMITS
     #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
     result_ttl_us: int | None = None
     #: Whether nobody knows yet if each exception that `retry` names exists. No field: each copy finds out for itself.
@@ -128,6 +131,9 @@ class Task(AbsentMethods, Generic[P, R]):
         store_result: bool | float | timedelta | None = None,
         expires: Expires | None = None,
         on_expiry: OnExpiry | None = None,
+        limit: LimitOption | None = None,
+        cost: int | None = None,
+        on_limit: OnLimit | None = None,
     ) -> "Task[P, R]":
         """Return a copy of the task with other options; None leaves an option as it is.
 
@@ -140,31 +146,12 @@ class Task(AbsentMethods, Generic[P, R]):
         `tenant` is the name of the job's tenant, 1 to 200 bytes. `timeout` and `hard_timeout` are in seconds or
         timedeltas. `store_result` keeps the return value, for RESULT_TTL (True) or for that time. `expires` is in
         seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired,
-        or as a dead letter with `on_expiry="dead"`.
+        or as a dead letter with `on_expiry="dead"`. `limit` names limits of DELAYQ["LIMITS"]: a name, a tuple of a name
+        and a value such as an account, or a list of these, in place of those of the task. `cost` is how much the job
+        counts in a rate. A job that a limit keeps from beginning waits, or ends as dropped with `on_limit="drop"`.
         """
-        changes: dict[str, Any] = {}
-        if at is not None and run_after is not None:
-            raise TypeError("at and run_after mean the same; give one of them")
-        time = at if at is not None else run_after
-        if delay is not None or time is not None:
-            changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=delay, at=time)
-        if queue is not None and queue_name is not None:
-            raise TypeError("queue and queue_name mean the same; give one of them")
-        if queue is not None or queue_name is not None:
-            changes["queue"] = get_config().tasks.check_queue(queue if queue is not None else queue_name)
-        options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "retry": retry, "priority": priority}
-        options |= {"on_commit": on_commit, "database": database, "on_expiry": on_expiry, "tenant": tenant}
-        changes |= {name: value for name, value in options.items() if value is not None}
-        changes |= {
-            f"{name}_us": duration_us(value, name=name)
-            for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
-            if value is not None
-        }
-        if expires is not None:
-            changes["expires"] = expiry_times(expires)
-        if store_result is not None:
-            changes["result_ttl_us"] = result_ttl_us(store_result)
-        return replace(self, **changes)
+        options = {name: value for name, value in locals().items() if name != "self"}
+        return replace(self, **changed_fields(self.limits, options))
 
     def after(self, seconds: float | timedelta | None = None, /, **units: Unpack[Units]) -> "Task[P, R]":
         """Return a copy of the task with a delay: seconds, a timedelta, or its keywords (`minutes=10`)."""
@@ -226,12 +213,18 @@ class Task(AbsentMethods, Generic[P, R]):
         return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
 
     def get_job(
-        self, job_id: str | None = None, *, key: str | None = None, tenant: str | None = None
+        self,
+        job_id: str | None = None,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        limit: tuple[str, str | int] | str | None = None,
     ) -> JobHandle | None:
         """Return the handle of a job by its id, or of the job of this task that holds `key`; None if there is none.
 
         A job with a tenant holds its key among the jobs of its tenant. Without `tenant` it is that of the task, or of
-        the `with tenant(…)` block around the call.
+        the `with tenant(…)` block around the call. With SHARDS > 1 the jobs of each value of a limit hold their keys
+        among themselves; without `limit` all shards are asked.
         """
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
@@ -239,7 +232,8 @@ class Task(AbsentMethods, Generic[P, R]):
             return get_job(job_id)
         if tenant is None:
             tenant = self.tenant or current_tenant.get()
-        return holder_of(self.name, key, tenant)
+        limits = () if not self.limits.limits else None if limit is None else (read_limit(limit),)
+        return holder_of(self.name, key, tenant, limits)
 
     def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments with the sensitive ones hidden."""
@@ -328,10 +322,13 @@ class Task(AbsentMethods, Generic[P, R]):
         tenant = self._compute("tenant", self.tenant, self.tenant_of, args, kwargs)
         if tenant is None:
             tenant = current_tenant.get()
-        routing = raw_id if key is None and tenant is None else routing_of(self.name, key, tenant)
+        limits = tuple(self._limits(config, args, kwargs)) if self.limits.limits else ()
+        routing: bytes | None = None
+        if key is not None or tenant is not None or limits:
+            routing = routing_of(self.name, key, tenant, limits if config.shards > 1 else ())
         job = Job(
             raw_id=raw_id,
-            shard=shard_of(routing, config.shards),
+            shard=shard_of(routing or raw_id, config.shards),
             task=self.name,
             priority=self.priority,
             retry=policy,
@@ -339,6 +336,7 @@ class Task(AbsentMethods, Generic[P, R]):
             hard_timeout_us=self.hard_timeout_us,
             key=key,
             tenant=tenant,
+            limits=limits,
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
             expiry=None if self.expires is None else make_expiry(self, self.expires, self.due_us),
             args=args,
@@ -351,12 +349,24 @@ class Task(AbsentMethods, Generic[P, R]):
         return config, job, 0.0 if self.wait_us is None else runtime.current().clock.steady()
 
     def _compute(
-        self, name: str, value: str | None, func: ArgumentFunction | None, args: list[Any], kwargs: dict[str, Any]
+        self,
+        name: str,
+        value: str | None,
+        func: ArgumentFunction | None,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        *,
+        numbers: bool = False,
     ) -> str | None:
         """Return an option of a job with these arguments: the value of the task, or what its function returns."""
         if value is not None or func is None:
             return value
-        return call_with_arguments(func, self.signature, args, kwargs, task=self.name, name=name)
+        return call_with_arguments(func, self.signature, args, kwargs, task=self.name, name=name, numbers=numbers)
+
+    def _limits(self, config: Config, args: list[Any], kwargs: dict[str, Any]) -> Iterator[LimitUse]:
+        return self.limits.uses(
+            config.tasks.limits, lambda name, func: self._compute(name, None, func, args, kwargs, numbers=True)
+        )
 
     def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:
         """Replace `retry` by the policy with the own path of each class, and return it. Raises ValueError."""
@@ -378,6 +388,8 @@ class Task(AbsentMethods, Generic[P, R]):
             body=body,
             unique=self.unique,
             until_start=self.until == "start",
+            cost=self.limits.cost,
+            drops=self.limits.drops,
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
             delay_us=self.wait_us,

@@ -22,6 +22,7 @@ from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.testing.job_views import JobRun
 from django_delayq.worker import execution
+from django_delayq.worker.claiming.turned_away import turn_away
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.settlement import decide_settlement, emit_all
 
@@ -30,7 +31,7 @@ Errors = Literal["raise", "retry"]
 #: Outcomes that are no error: success, or a decision of the task.
 _NO_ERROR = (
     *(OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED, OutcomeKind.REJECTED),
-    *(OutcomeKind.STOPPED, OutcomeKind.EXPIRED),
+    *(OutcomeKind.STOPPED, OutcomeKind.EXPIRED, OutcomeKind.DROPPED),
 )
 #: Tests use the longest delay of a retry, the only one that does not depend on chance.
 _FULL_JITTER = 1.0
@@ -64,6 +65,8 @@ class InlineWorker:
 
     def __init__(self, store: Store, shard: Shard) -> None:
         self._shard = shard
+        if shard.config.tasks.limits:
+            store.store_limits()
         self._promotion = FallbackDispatcher(Dispatcher(shard, Promotion(shard), emit=emit_now))
         self._claims = Claims(shard)
         self._longest_wait_us = shard.config.worker.unknown_task_ttl_us
@@ -79,13 +82,13 @@ class InlineWorker:
         # Before each claim: a new queue may have the first job.
         self._queues = self._shard.read_served_queues()
         while True:
-            claims = self._exchange(want=1).claims
-            if not claims:
+            answer = self._exchange(want=1)
+            if not answer.claims:
                 return
-            [claim] = claims
+            [claim], (_, others) = answer.claims, turn_away(answer)
             link = _InlineLink(self._claims, claim)
             with _observed() as raised:
-                outcome = execution.run(claim, link)
+                outcome = others[0][1] if others else execution.run(claim, link)
             if outcome.kind is not OutcomeKind.SUCCEEDED and link.should_stop:
                 outcome = stopped(outcome)
             settlement = decide_settlement(

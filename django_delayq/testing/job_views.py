@@ -171,7 +171,7 @@ def dead(stores: Sequence[Store], *, now_us: int) -> list[EnqueuedJob]:
 
 
 def next_due_us(stores: Sequence[Store]) -> int | None:
-    """Return when the next job becomes due or the next pause ends (µs since the epoch), or None."""
+    """Return when the next job becomes due, is let in, or the next pause ends (µs since the epoch), or None."""
     due = [
         row.moment_us
         for store in stores
@@ -185,7 +185,8 @@ def next_due_us(stores: Sequence[Store]) -> int | None:
         for state in store.dashboard(shard.index).snapshot().queues.values()
         if state.paused and state.paused.until_us is not None
     ]
-    return min(due + pauses, default=None)
+    limits = [store.limits(shard.index).next_open_us() for store in stores for shard in store.shards]
+    return min([*due, *pauses, *(opens_us for opens_us in limits if opens_us is not None)], default=None)
 
 
 def _views(stores: Sequence[Store], state: State, now_us: int) -> list[EnqueuedJob]:

@@ -1,6 +1,6 @@
 """Exchange session: a worker's one request in flight. A request whose reply was lost is sent again unchanged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -32,11 +32,19 @@ class InFlight(Enum):
 class ExchangeSession:
     """The settle-and-claim requests of one worker."""
 
-    def __init__(self, claims: Claims, *, name: str, longest_wait_us: int = DAY_US) -> None:
-        """`longest_wait_us` is UNKNOWN_TASK_TTL."""
+    def __init__(
+        self,
+        claims: Claims,
+        *,
+        name: str,
+        longest_wait_us: int = DAY_US,
+        store_limits: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`longest_wait_us` is UNKNOWN_TASK_TTL. `store_limits` stores the rules of LIMITS."""
         self._claims = claims
         self._name = name
         self._longest_wait_us = longest_wait_us
+        self._store_limits = store_limits
         #: Whether the server knows the worker's name.
         self._is_known = False
         self._request: tuple[ExchangeRequest, Settled] | None = None
@@ -58,6 +66,7 @@ class ExchangeSession:
         queues: Sequence[str],
         want: int,
         want_fair: int | None = None,
+        want_limited: int | None = None,
         strict: bool,
         may_recover: bool = True,
         ended: Sequence[tuple[Claim, Outcome]] = (),
@@ -74,6 +83,7 @@ class ExchangeSession:
             queues=queues,
             want=want,
             want_fair=want_fair,
+            want_limited=want_limited,
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
             may_recover=may_recover,
@@ -108,6 +118,9 @@ class ExchangeSession:
         # A reply is read once. If that fails, also by a bug, the request is sent again.
         self.in_flight = InFlight.EXCHANGE
         try:
+            if not self._is_known:
+                # Redis was away when this process started, or lost its data: no claim is made without the rules.
+                self._store_limits()
             reply = self._claims.settle_and_claim(request)
         except StaleExchange:
             outcomes.restore((settlement.claim, outcome) for settlement, outcome in settled)

@@ -15,7 +15,7 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, job_dead_lettered, job_expired, job_finished, send
+from django_delayq.signals import announce, job_dead_lettered, job_dropped, job_expired, job_finished, send
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 from django_delayq.worker.done_log import done_log
@@ -28,6 +28,8 @@ _COUNTED = {
     Action.DEAD_LETTER: "dead",
     Action.CANCEL: "cancelled",
 }
+_UNRUN: dict[str, State] = {OutcomeKind.EXPIRED: State.EXPIRED, OutcomeKind.DROPPED: State.DROPPED}
+_SIGNALS_UNRUN = {State.EXPIRED: job_expired, State.DROPPED: job_dropped}
 
 
 def decide_settlement(
@@ -83,8 +85,8 @@ def _result(claim: Claim, outcome: Outcome, decision: Decision, worker: str) -> 
     if claim.job is None or not claim.job.result_ttl_ms:
         return b""
     ended_us = _ended_us(claim, outcome)
-    if _is_expired(decision, outcome):
-        return Result(state=State.EXPIRED, ended_us=ended_us).pack()
+    if state := _state_unrun(decision, outcome):
+        return Result(state=state, ended_us=ended_us).pack()
     started_us = _started_us(claim, outcome, ended_us, claim.job.kind)
     ran = Result(state=State.DONE, ended_us=ended_us, started_us=started_us, worker=worker)
     if decision.action is Action.CANCEL:
@@ -132,16 +134,16 @@ def emit_all(
 
 def _counter(decision: Decision, outcome: Outcome) -> str:
     """Return the counter of the metrics that an attempt adds to, or ""."""
-    if _is_expired(decision, outcome):
-        return "expired"
+    if state := _state_unrun(decision, outcome):
+        return state.value
     if decision.counted:
         return _COUNTED[decision.action]
     return "snoozed" if outcome.kind is OutcomeKind.SNOOZED else ""
 
 
-def _is_expired(decision: Decision, outcome: Outcome) -> bool:
-    """Return whether a job ended as expired, and not as a dead letter."""
-    return outcome.kind is OutcomeKind.EXPIRED and decision.action is Action.ACKNOWLEDGE
+def _state_unrun(decision: Decision, outcome: Outcome) -> State | None:
+    """Return how a job ended that did not run, and is no dead letter: EXPIRED or DROPPED; None for others."""
+    return _UNRUN.get(outcome.kind) if decision.action is Action.ACKNOWLEDGE else None
 
 
 def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:
@@ -154,8 +156,8 @@ def _emit(settlement: Settlement, outcome: Outcome, *, has_own_line: bool) -> No
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
     error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, task)
-    if _is_expired(decision, outcome):
-        announce(job_expired, task, job_id=claim.id, job=claim.job)
+    if state := _state_unrun(decision, outcome):
+        announce(_SIGNALS_UNRUN[state], task, job_id=claim.id, job=claim.job)
     elif outcome.kind is not OutcomeKind.EXPIRED:
         facts_of_end = {**facts, "outcome": outcome, "decision": decision}
         if has_own_line:

@@ -1,6 +1,6 @@
 """Worker: settle outcomes and claim jobs of one shard in one request, and keep a pool busy with the claims."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from time import monotonic, sleep
 from typing import Any
@@ -17,6 +17,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import claims_status
 from django_delayq.processes.service import Runnable, process_name
 from django_delayq.store.claims import Claims, ExchangeReply
+from django_delayq.store.operations.limits import LimitOperations
 from django_delayq.store.shard import Shard
 from django_delayq.worker.claiming.blocking_claim import BlockingClaim
 from django_delayq.worker.claiming.heartbeats import Heartbeats
@@ -24,6 +25,7 @@ from django_delayq.worker.claiming.leases import HeldClaims
 from django_delayq.worker.claiming.prefetch import PrefetchPolicy
 from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.claiming.queue_weights import QueueWeights
+from django_delayq.worker.claiming.turned_away import turn_away
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight, Settled
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
@@ -111,7 +113,8 @@ class Worker(Runnable):
         self._drain = drain
         self._name = process_name()
         claims = Claims(shard)
-        self._session = ExchangeSession(claims, name=self._name, longest_wait_us=config.unknown_task_ttl_us)
+        wait_us, store_limits = config.unknown_task_ttl_us, LimitOperations(shard).store_settings
+        self._session = ExchangeSession(claims, name=self._name, longest_wait_us=wait_us, store_limits=store_limits)
         self.metrics = metrics
         #: Ends the sleep of the loop; called by other threads. The `run_worker` command sets it.
         self.wake: Callable[[], object] = lambda: None
@@ -134,6 +137,7 @@ class Worker(Runnable):
         self._queues = QueueListener(shard, config.queues, config.queue_filter, weights=self._weights, clock=clock)
         self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config, clock=clock)
         self._outcomes = OutcomeBuffer(clock=clock)
+        self._has_limits = bool(shard.config.tasks.limits)
         self._fair_queues = frozenset(name for name, each in shard.config.tasks.queues.items() if each.fair)
         self._prefetch = PrefetchPolicy(pool.size, holds=lambda: self._outcomes.expected, sharing=sharing)
         #: There may be jobs to claim: a notification arrived, or the last exchange left jobs behind.
@@ -318,9 +322,8 @@ class Worker(Runnable):
             self._prefetch.observe(
                 *(outcome.run_us for _, outcome in ended if outcome.kind is not OutcomeKind.UNSTARTED)
             )
-            if self._fair_queues:
-                done = [claim for claim, _ in ended]
-                self._prefetch.held_fair = self._count_fair(self._held) - self._count_fair(done)
+            if self._fair_queues or self._has_limits:
+                self._prefetch.record_held(self._held.without(claim for claim, _ in ended), self._fair_queues)
             load = self._prefetch.load(self._pool.held)
             want = load.claim_count if self.phase.claims else 0
             if self._weights:
@@ -334,14 +337,12 @@ class Worker(Runnable):
                 ended=ended,
                 want=want,
                 want_fair=min(want, load.fair_count),
+                want_limited=min(want, load.limited_count),
                 queues=self._queues.queues,
                 strict=self._queues.strict,
                 may_recover=want > 0 and self._recovered.may_claim(),
             )
         self._held.settling(self._session.settling)
-
-    def _count_fair(self, claims: Iterable[Claim]) -> int:
-        return sum(claim.queue in self._fair_queues for claim in claims)
 
     def _exchange(self) -> None:
         reply, settled = self._session.exchange(self._outcomes)
@@ -376,8 +377,11 @@ class Worker(Runnable):
         self._outcomes.expect(len(reply.claims))
         if self.phase.claims and may_run and self._blocking_claim.confirm(reply):
             was_idle = not self._pool.held
-            self._pool.submit(reply.claims, self)
-            if was_idle and reply.claims and not reply.has_more:
+            to_run, others = turn_away(reply) if reply.may_turn_away else (reply.claims, [])
+            self._pool.submit(to_run, self)
+            for claim, outcome in others:
+                self.finished(claim, outcome)
+            if was_idle and to_run and not reply.has_more:
                 # A thread of the pool waits for the interpreter, which this one would keep for another 80 µs. Not if
                 # more can be claimed: the pool would run all of these before this thread could send the next request,
                 # so that Redis and the pool would work by turns.
@@ -388,7 +392,7 @@ class Worker(Runnable):
         if reply.claimed:
             self._work_available, self._queues.wakeup_missed = False, False
             self._sweep_at = self._clock() + self._sweep
-            self._prefetch.record_more(only_fair=reply.more_are_fair)
+            self._prefetch.record_more(only_bounded=reply.more_are_bounded)
         is_stale = self._queues.mark_if_stale(reply.queues_version)
         self._work_available = is_stale or reply.has_more or self._work_available
         self._fallback.record_reply(reply.overdue_in_us)

@@ -18,6 +18,7 @@ def tell(
     retried: int = 0,
     dead: int = 0,
     expired: int = 0,
+    dropped: int = 0,
     lag_us: int = 5_000,
     run_us: int = 200_000,
     **said: Any,
@@ -27,6 +28,7 @@ def tell(
     for name, number in (("done", done), ("retried", retried), ("dead", dead)):
         for _ in range(number):
             tally.count_attempt(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
-    for _ in range(expired):
-        tally.count_attempt("expired", queue=queue, task=task)
+    for name, number in (("expired", expired), ("dropped", dropped)):
+        for _ in range(number):
+            tally.count_attempt(name, queue=queue, task=task)
     ProcessReports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, tally.take())

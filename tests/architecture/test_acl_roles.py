@@ -11,26 +11,30 @@ from django_delayq.store.maintenance.acl_roles import ROLES, commands_in
 FOLDER = Path(store.__file__).parent / "lua"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[!_]*.lua"))
 READS = {
-    *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "INFO", "LINDEX"),
-    *("TIME", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANK", "ZLEXCOUNT", "ZSCORE", "ZUNION"),
+    *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "HVALS", "INFO"),
+    *("LINDEX", "TIME", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANGE", "ZRANK", "ZSCORE", "ZUNION"),
 }
 CONNECTION = {"CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT"}
 #: The commands of each script. A new redis.call() appears here, and in the rule of every role that runs the script.
 ENTER = "DEL GET LLEN RPUSH SET TIME ZADD ZCARD ZRANGE ZREM "
 #: What put_ready() calls, with the turns of tenants.
 PUT = ENTER + "HDEL HEXISTS HGET HLEN HSET "
+#: What a script calls that takes a slot of a limit.
+LIMITS = "DEL GET HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZLEXCOUNT ZMSCORE ZRANGE "
 CALLS = {
     "enqueue": PUT + "ZLEXCOUNT ZSCORE",
     "enqueue_one": ENTER + "HEXISTS HSET ZSCORE",
     "find_holders": "HEXISTS HGET TIME",
     "replace": PUT + "ZLEXCOUNT ZSCORE",
     "promote": PUT + "EXISTS HSTRLEN TYPE ZSCORE",
-    "settle_and_claim": PUT + "EXISTS HMGET PEXPIRE SADD SREM ZLEXCOUNT ZMSCORE ZSCORE",
-    "claim_one": "HDEL HEXISTS HGET HLEN HSET SADD SREM TIME ZADD ZCARD ZRANGE ZREM ZSCORE",
+    "let_in": PUT + "ZLEXCOUNT ZMSCORE ZSCORE",
+    "settle_and_claim": PUT + "EXISTS HKEYS HMGET PEXPIRE SADD SREM ZLEXCOUNT ZMSCORE ZSCORE",
+    "claim_one": LIMITS + "HDEL SADD SREM ZREM ZSCORE",
     "heartbeat": "HEXISTS HMGET HSET SREM TIME ZADD ZCARD ZMSCORE",
-    "reclaim": PUT + "PEXPIRE SISMEMBER SREM ZSCORE",
+    "reclaim": PUT + "PEXPIRE SISMEMBER SREM ZLEXCOUNT ZMSCORE ZSCORE",
     "stop": "DEL HDEL HGET HSET LLEN PEXPIRE RPUSH TIME",
-    "cancel": "DEL HDEL HEXISTS HGET HLEN HSET PEXPIRE RPUSH TIME ZADD ZCARD ZRANGE ZREM ZREMRANGEBYRANK ZSCORE",
+    "cancel": "DEL GET HDEL HEXISTS HGET HLEN HSET LLEN PEXPIRE RPUSH "
+    "TIME ZADD ZCARD ZRANGE ZREM ZREMRANGEBYRANK ZSCORE",
     "reschedule": PUT + "ZSCORE",
     "move": PUT + "ZSCORE",
     "requeue": PUT + "ZSCORE",
@@ -54,6 +58,13 @@ CALLS = {
     "pause_tenant": "HDEL HGET HLEN HSET HSETNX TIME ZADD ZCARD ZRANGE ZREM",
     "resume_tenant": "DEL HDEL HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZRANGE ZREM ZSCORE",
     "find_tenants": "HGET HSTRLEN TIME ZLEXCOUNT ZRANGE",
+    "set_limits": "HDEL HGETALL HSET TIME",
+    "take_limit": LIMITS + "ZSCORE",
+    "give_back_limit": LIMITS + "ZREM ZSCORE",
+    "back_off": "TIME ZADD ZSCORE",
+    "pause_task": "HSETNX TIME",
+    "resume_task": "DEL GET HDEL HLEN LLEN RPUSH TIME ZADD ZCARD ZRANGE",
+    "find_limits": "HEXISTS HGET TIME ZLEXCOUNT ZMSCORE",
 }
 #: Commands that no role may run, whatever its scripts need.
 FORBIDDEN = {

@@ -8,7 +8,9 @@ import pytest
 from redis import Redis
 
 from django_delayq import store
-from django_delayq.job.job import State
+from django_delayq.conf.limit_rules import LimitRule
+from django_delayq.job.job import LimitUse, State
+from django_delayq.job.outcome import Action
 from django_delayq.job.unsent import Throttle
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
@@ -17,7 +19,7 @@ from tests.exercise_all_apis import exercise_all_apis
 from tests.shard_apis import SECOND, ShardApis
 
 SCRIPTS = [path.stem for path in Path(store.__file__).parent.glob("lua/[!_]*.lua")]
-PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
+PER_QUEUE = {"scheduled", "ready", "recovered", "parked", "notify"}
 PER_JOB = {"results"}
 PER_WORKER = {"notify_worker"}
 #: Names by which scripts know a key of another noun.
@@ -135,11 +137,14 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             "stop",
             "notify",
         ),
+        *("let_in", "set_limits", "take_limit", "give_back_limit", "back_off"),
+        *("pause_task", "resume_task", "find_limits"),
     }
 
 
 def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis) -> None:
     """Anything that a job left behind forever would fill the memory in the end."""
+    _run_limited(apis, "default")
     for number in range(3):
         apis.operations.cancel(apis.add(key=f"{number}", delay=1))
         apis.operations.cancel(apis.add(key=f"{number}", unique=Throttle(60)))
@@ -162,5 +167,30 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis
             "notify_dispatcher",
             "notify",
             "shards",
+            "limit_rules",
         ),
     }
+
+
+def test_nothing_but_rules_is_left_of_limits_when_no_job_uses_them(apis: ShardApis) -> None:
+    for queue in ("default", "fair"):
+        _run_limited(apis, queue)
+    nouns = {"parked", *(noun for noun in CATALOGUE if "limit" in noun), "waiting_for"}
+    assert {noun_of(key)[0] for key in apis.client.keys("*")} & nouns == {"limit_rules"}
+
+
+def _run_limited(apis: ShardApis, queue: str) -> None:
+    """Run jobs under a limit, one of which was let in, and cancel one that waits."""
+    worker, limit = apis.worker(), LimitUse("one", queue)
+    apis.operations.limits.set_limits([("one", LimitRule(interval_us=SECOND, max_running=1))])
+    *_, last = [apis.add(queue=queue, tenant="acme", limits=[limit]) for _ in range(3)]
+    for number in range(2):
+        apis.let_in()
+        [claim] = worker.take(5, queue).claims
+        if number:
+            apis.operations.cancel(last)
+        worker.settle(claim, Action.ACKNOWLEDGE)
+        apis.clock.advance(SECOND)
+    # The dispatcher looks at the limit once more, and finds that no job waits for it.
+    apis.clock.advance(apis.config.dispatcher.sweep_us)
+    apis.let_in()

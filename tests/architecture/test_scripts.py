@@ -5,17 +5,20 @@ import re
 from pathlib import Path
 
 import pytest
+from redis import Redis
+from redis.exceptions import ResponseError
 
 from django_delayq.store import store
 from django_delayq.store.client.script import PRELUDE_PARTS, Script, used_prelude
 from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.maintenance.acl_roles import commands_in
 
 STORE = Path(store.__file__).parent
 PRELUDE = [STORE / "lua" / f"{name}.lua" for name in PRELUDE_PARTS]
 FILES = sorted(set(STORE.glob("lua/*.lua")) - {*PRELUDE})
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 #: Nouns that are one key per queue: a script can only have them by name from its caller.
-PER_QUEUE = {"scheduled", "ready", "recovered"}
+PER_QUEUE = {"scheduled", "ready", "recovered", "parked"}
 
 
 def header(path: Path) -> str:
@@ -103,28 +106,41 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
 
 def test_reading_scripts_only_read() -> None:
     reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
-    reads |= {"HGETALL", "HKEYS", "HSTRLEN", "INFO", "LINDEX", "ZUNION"}
-    for name in ("find", "find_holders", "find_tenants", "page", "snapshot", "due_histogram"):
-        assert commands(STORE / "lua" / f"{name}.lua") <= reads
+    reads |= {"HGETALL", "HKEYS", "HSTRLEN", "INFO", "LINDEX", "TIME", "ZLEXCOUNT", "ZUNION"}
+    for name in ("find", "find_holders", "find_tenants", "find_limits", "page", "snapshot", "due_histogram"):
+        # With the functions of the prelude that it uses.
+        assert commands_in(Script(name).text) <= reads
 
 
 def test_there_is_no_other_include() -> None:
     assert all("require" not in path.read_text() and "dofile" not in path.read_text() for path in FILES)
 
 
-SMALL_PRELUDE = """
-local CONSTANT = 1
--- outer(key)
-local function used(key)
-  return inner(redis.pcall('LLEN', key))
-end
+#: The parts of a small prelude.
+FIRST_PART = """-- First: a part.
+local CONSTANT, OTHER = 1, 2
+local state
 local function inner(key)
   if key then redis.call('DEL', key) end
+end
+-- outer(key)
+local function used(key)
+  state = CONSTANT
+  return inner(redis.pcall('LLEN', key))
 end
 local function unused(key) -- inner(key)
   return redis.call('FLUSHALL')
 end
 """
+SECOND_PART = """-- Second: a part.
+local OWN = 5
+local function sum_of(a)
+  state = (state or 0) + a
+  return state + OWN + OTHER
+end
+
+"""
+PARTS = (FIRST_PART, SECOND_PART)
 
 
 @pytest.mark.parametrize(
@@ -134,32 +150,81 @@ end
         ("return redis.call('GET', KEYS[1]) -- used()", set()),
         ("for _ = 1, 2 do used(KEYS[1]) end", {"used", "inner"}),
         ("local later = inner\nreturn later(KEYS[1])", {"inner"}),
+        ("return used(KEYS[1]) + sum_of(1)", {"used", "inner", "sum_of"}),
     ],
 )
 def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: set[str]) -> None:
-    prelude = used_prelude(source, SMALL_PRELUDE)
-    assert set(re.findall(r"local function (\w+)", prelude)) == names
-    assert "CONSTANT" in prelude
-    assert prelude.count("\n") == SMALL_PRELUDE.count("\n"), "the line numbers of errors would be wrong"
+    prelude = used_prelude(source, PARTS)
+    assert set(re.findall(r"function (\w+)", prelude)) == names
+    assert "CONSTANT, OTHER = 1, 2" in prelude
+    assert prelude.count("\n") == "".join(PARTS).count("\n"), "the line numbers of errors would be wrong"
+
+
+@pytest.mark.parametrize(
+    ("source", "declared"),
+    [
+        ("return 1", ["", ""]),
+        ("return used(KEYS[1])", ["local used ", ""]),
+        # Each part sees what those before it declare: both functions have one `state`.
+        ("return used(KEYS[1]) + sum_of(1)", ["local CONSTANT, OTHER, state, used ", "local sum_of "]),
+        ("return CONSTANT + OWN -- state", ["local CONSTANT, OTHER ", "local OWN "]),
+    ],
+)
+def test_what_others_use_of_a_part_is_declared_before_its_block(source: str, declared: list[str]) -> None:
+    lines = used_prelude(source, PARTS).splitlines()
+    assert [line for line in lines if line.endswith("do")] == [f"{names}do" for names in declared]
+    # Elsewhere no such name is declared again.
+    others = [line for line in lines if line.startswith("local ") and not line.endswith("do")]
+    exported = set(re.findall(r"\w+", "".join(declared))) - {"local"}
+    assert not exported & {name for line in others for name in re.findall(r"\w+", line.partition("=")[0])}
+
+
+@pytest.mark.parametrize("path", PRELUDE, ids=lambda path: path.stem)
+def test_the_loader_can_make_a_part_a_block(path: Path) -> None:
+    # The first line is replaced, and the last one gets an `end`.
+    first, *_, last = path.read_text().split("\n")[:-1]
+    assert first.startswith("-- ") and "--" not in last
+
+
+def test_a_prelude_of_parts_runs(client: Redis) -> None:
+    source = "state = 10; return sum_of(CONSTANT)"
+    assert client.eval(used_prelude(source, PARTS) + source, 0) == 10 + 1 + 5 + 2
+    with pytest.raises(ResponseError, match="(?i)nonexistent global variable 'OWN'"):
+        client.eval(used_prelude(source, PARTS) + "return OWN", 0)
 
 
 def test_each_function_of_the_prelude_is_shared() -> None:
-    # A part of one script, in a file of its own.
-    texts = "".join(path.read_text() for path in PRELUDE if path.stem != "_choice")
-    for name in re.findall(r"^local function (\w+)", texts, re.MULTILINE):
-        assert sum(f"local function {name}(" in Script(path.stem).text for path in FILES) > 1, name
+    # Parts of one script, in files of their own.
+    of_one = {"_choice": "settle_and_claim", "_candidates": "settle_and_claim"}
+    scripts = {path.stem: Script(path.stem).text for path in FILES}
+    for path in PRELUDE:
+        for name in re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE):
+            users = [script for script, text in scripts.items() if re.search(rf"\bfunction {name}\(", text)]
+            assert users == [of_one[path.stem]] if path.stem in of_one else len(users) > 1, name
 
 
-def test_errors_are_reported_with_the_line_of_their_file() -> None:
-    script = Script("cancel")
-    lines = script.text.splitlines()
-    own = (STORE / "lua" / "cancel.lua").read_text().splitlines()
-    assert script.source_line(f"user_script:{len(lines)}: error") == f"cancel.lua:{len(own)}"
-    texts = {"_prelude": "local function now_us(given)", "_places": "local function expire(key, ttl)"}
-    for name, text in texts.items():
-        line = (STORE / "lua" / f"{name}.lua").read_text().splitlines().index(text) + 1
-        assert script.source_line(f"@user_script: {lines.index(text) + 1}: error") == f"{name}.lua:{line}"
-    assert script.source_line("no line") == "cancel.lua"
+@EACH
+def test_errors_are_reported_with_the_line_of_their_file(path: Path) -> None:
+    script = Script(path.stem)
+    loaded = enumerate(script.text.splitlines(), start=1)
+    next(loaded)
+    for file in (*PRELUDE, path):
+        lines = file.read_text().splitlines()
+        for number, line in enumerate(lines, start=1):
+            at, text = next(loaded)
+            for message in (f"user_script:{at}: error", f"@user_script: {at}: error"):
+                assert script.source_line(message) == f"{file.name}:{number}"
+            # A part of the prelude is a block, with some names declared before it, and without what is not used.
+            if file == path:
+                expected = {line}
+            elif number == 1:
+                expected = {text} if text.endswith("do") else set()
+            else:
+                end = " end" if number == len(lines) else ""
+                expected = {f"{line}{end}", f"{line.removeprefix('local ')}{end}", end}
+            assert text in expected, f"{file.name}:{number}"
+    assert next(loaded, None) is None
+    assert script.source_line("no line") == f"{path.name}"
 
 
 def test_every_loaded_script_is_there_and_every_file_is_loaded() -> None:

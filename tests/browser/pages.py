@@ -12,6 +12,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "scheduled, filtered": lambda ids: page("scheduled", queue="email", within="24h", q="invoice", n=25),
     "scheduled, nothing found": lambda ids: page("scheduled", q="nothing of the kind", to="never"),
     "queues": lambda ids: page("queues"),
+    "limits": lambda ids: page("limits"),
     "queue": lambda ids: page("queue_detail", "default"),
     "paused queue": lambda ids: page("queue_detail", "reports"),
     "running": lambda ids: page("running"),
@@ -25,4 +26,4 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
         for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown", "waits")
     },
 }
-TABS = ("overview", "scheduled", "queues", "running", "failed", "tasks", "processes")
+TABS = ("overview", "scheduled", "queues", "limits", "running", "failed", "tasks", "processes")

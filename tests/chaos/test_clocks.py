@@ -44,7 +44,7 @@ datetime.datetime = Shifted
 PRODUCER = """
 import datetime, sys, time, django
 django.setup()
-from tests.sample_app.clock_tasks import report_clock
+from tests.sample_app.task_modules.clock_tasks import report_clock
 before = time.unshifted()
 delayed = report_clock.after(1).enqueue()
 after = time.unshifted()
@@ -60,7 +60,7 @@ CLOCKS = ["3600", "-3600", "jumping"]
 @pytest.mark.usefixtures("new_interpreters")
 def test_wrong_host_clocks_change_neither_due_times_nor_leases(processes: Processes) -> None:
     (processes.folder / "sitecustomize.py").write_text(SHIFTED)
-    processes.configure(TASK_MODULES=("tests.sample_app.clock_tasks",), LEASE=1)
+    processes.configure(TASK_MODULES=("tests.sample_app.task_modules.clock_tasks",), LEASE=1)
     commands = [processes.start("run_dispatcher", DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
     commands += [processes.worker("--concurrency", 2, DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
     moment = time.time() + 4

@@ -3,7 +3,7 @@
 Each has the tests of which at least one must fail.
 """
 
-from tests.stateful.mutations import EXCHANGE, Mutation
+from tests.stateful.mutations import CANDIDATES, EXCHANGE, Mutation
 
 at = Mutation.at
 STORE = "tests/integration/store/claims/test_set_aside.py"
@@ -28,7 +28,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a moved job is no longer set aside",
         "store/lua/move.lua",
-        "place == ready and to_ready or to_recovered",
+        "place == KEYS[base + 3] and to_recovered or to_ready",
         "to_ready",
     ): (STORE,),
     at(
@@ -40,14 +40,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "recovered jobs that remain notify forever",
         EXCHANGE,
-        "if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
-        "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+        "if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 4 * recovered_job.queue - 2]) end",
+        "if any_recovered(request) then push_notification(KEYS[FIXED + 4 * request.queues[1] - 2]) end",
     ): (STORE,),
     at(
         "a claim reads recovered jobs that it may not run",
         EXCHANGE,
-        "local recovered_job = may_recover and next_recovered()",
-        "local recovered_job = next_recovered()",
+        "local recovered_job = may_recover and next_recovered(now, request)",
+        "local recovered_job = next_recovered(now, request)",
     ): (STORE,),
     at(
         "a claim stops after one round of setting aside",
@@ -64,14 +64,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the consistency check does not know where recovered jobs wait",
         "store/lua/audit_records.lua",
-        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])\n",
-        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], KEYS[base + 5])\n",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 5])\n",
     ): (STORE,),
     at(
         "recovered jobs are not counted",
         "store/lua/snapshot.lua",
-        " + (back[1] and redis.call('ZCARD', recovered) or 0)",
-        "",
+        "if head[1] then number",
+        "if head[1] and place ~= recovered then number",
     ): (STORE,),
     at(
         "a worker claims recovered jobs without a free process",
@@ -262,12 +262,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (TURNS,),
     at(
         "a paused tenant's jobs stand for its queue among others",
-        EXCHANGE,
+        CANDIDATES,
         "      heads = first_unpaused(now, place, heads)\n",
     ): (TURNS,),
     at(
         "jobs of a queue leave the order of its turns where few ranks are known",
-        EXCHANGE,
+        CANDIDATES,
         "last_rank = math.max(last_rank, ranks[i] or job.rank)",
         "last_rank = ranks[i] or job.rank",
     ): (TURNS,),
@@ -279,8 +279,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/commands/run_worker/test_fair_queues.py",),
     at(
         "a worker does not count its claims of fair queues",
-        "worker/worker.py",
-        "self._count_fair(self._held) - self._count_fair(done)",
+        "worker/claiming/prefetch.py",
+        "sum(claim.queue in fair_queues for claim in claims)",
         "0",
     ): ("tests/integration/commands/run_worker/test_fair_queues.py",),
     at(
@@ -320,13 +320,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (STALE,),
     at(
         "a claim that has dropped enough stale entries says that there is no more",
-        EXCHANGE,
+        CANDIDATES,
         "fair_left)) + 1)\n      if is_cut then left[#left + 1] = queue end\n",
         "fair_left)) + 1)\n",
     ): (STALE,),
     at(
         "a claim that found a paused tenant and stale entries says that there is no more",
-        EXCHANGE,
+        CANDIDATES,
         "        if is_cut then left[#left + 1] = queue end\n      end\n",
         "      end\n",
     ): (STALE,),

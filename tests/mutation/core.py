@@ -17,10 +17,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
         WORKER,
-        "            self._pool.submit(reply.claims, self)\n",
-        "            for claim in reply.claims:\n"
+        "            self._pool.submit(to_run, self)\n",
+        "            for claim in to_run:\n"
         "                self._outcomes.add(claim, Outcome(kind=OutcomeKind.SUCCEEDED))\n"
-        "            self._pool.submit(reply.claims, self)\n",
+        "            self._pool.submit(to_run, self)\n",
     ): (KILLS,),
     at(
         "a stopping worker still refreshes its queue names",
@@ -226,9 +226,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        return OutcomeKind.UNKNOWN_KEY\n",
         "        return OutcomeKind.UNREADABLE\n",
     ): (ENCRYPTION_UNIT, ENCRYPTION),
-    at("a body can be passed off as another task's", "job/codec.py", 'return b"body " + task', 'return b"body "'): (
-        ENCRYPTION_UNIT,
-    ),
+    at(
+        "a body can be passed off as another task's", "job/body/codec.py", 'return b"body " + task', 'return b"body "'
+    ): (ENCRYPTION_UNIT,),
     at(
         "the last secret encrypts",
         "job/security/encryption.py",
@@ -280,7 +280,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/django_tasks/contract/test_running.py",),
     at(
         "a stored job loses its run_after",
-        "job/codec.py",
+        "job/body/options.py",
         '        options["a"] = job.run_after_us\n',
         "        pass\n",
     ): ("tests/django_tasks/contract/test_results.py",),

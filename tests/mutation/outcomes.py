@@ -117,13 +117,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ),
     at(
         "a stored policy with longer delays than may be declared is unreadable",
-        "job/codec.py",
+        "job/body/options.py",
         "min(timedelta(microseconds=us), LONGEST_DELAY)",
         "timedelta(microseconds=us)",
     ): ("tests/unit/job/codec/test_exact.py",),
     at(
         "a policy without end ends in older processes' numbers",
-        "job/codec.py",
+        "job/body/options.py",
         'return fields | {"max_attempts": None} if',
         "return fields if",
     ): ("tests/unit/job/codec/test_exact.py",),

@@ -38,8 +38,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "trimming of dead letters waits for the next sweep",
         PROMOTE,
-        "(trims_left or #over == WINDOWS)",
-        "#over == WINDOWS",
+        "(trims_left or #over == WINDOWS or #open > 0)",
+        "(#over == WINDOWS or #open > 0)",
     ): (DEAD,),
     at("the size of dead letters is not limited", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
     at("one step trims an unlimited number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),

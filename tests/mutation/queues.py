@@ -22,13 +22,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "all jobs of a batch are cancelled in the first queue",
         "store/lua/cancel.lua",
-        "FIXED + 3 * (tonumber(ARGV[i]) - 1)",
+        "FIXED + 4 * (tonumber(ARGV[i]) - 1)",
         "FIXED",
     ): (BATCHES,),
     at(
         "all jobs of a batch are rescheduled in the first queue",
         RESCHEDULE_LUA,
-        "FIXED + 4 * (tonumber(ARGV[i]) - 1)",
+        "FIXED + 5 * (tonumber(ARGV[i]) - 1)",
         "FIXED",
     ): (BATCHES,),
     at(
@@ -141,7 +141,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (SPREAD,),
     at(
         "a damaged expiry stops the jobs behind it",
-        "job/codec.py",
+        "job/body/codec.py",
         "    except (ValueError, TypeError, KeyError, RecursionError) as error:\n"
         '        raise BadBody("the stored body is damaged: its expiry',
         '    except ZeroDivisionError as error:\n        raise BadBody("the stored body is damaged: its expiry',
@@ -177,7 +177,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a queue with ready jobs is removed",
         PROMOTE,
-        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then\n",
+        "if redis.call('EXISTS', ready, KEYS[base + 4], KEYS[base + 5]) > 0 then\n",
         "if false then\n",
     ): (NAMES,),
     at(

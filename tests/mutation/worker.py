@@ -81,7 +81,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an expired job counts as done",
         "worker/settlement.py",
-        'return "expired"',
+        "return state.value",
         'return "done"',
     ): ("tests/integration/worker/pools/test_expired_jobs.py",),
     at(
@@ -306,8 +306,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a pool runs all its claims before more are requested",
         "worker/worker.py",
-        "if was_idle and reply.claims and not reply.has_more:",
-        "if was_idle and reply.claims:",
+        "if was_idle and to_run and not reply.has_more:",
+        "if was_idle and to_run:",
     ): ("tests/integration/worker/test_overlap.py",),
     at(
         "a dispatcher avoids early promotions, and is late instead",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django_delayq.job.attempts import HEAD_SIZE
-from django_delayq.job.codec import ENCRYPTED_FORMAT, decrypt
+from django_delayq.job.body.codec import ENCRYPTED_FORMAT, decrypt
 from django_delayq.job.security.encryption import ATTEMPTS, PROGRESS, RESULT, Cipher
 from django_delayq.store.keys import Keys
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord, ResultRecord

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode_head
+from django_delayq.job.body.codec import decode_head
 from django_delayq.store.keys import Keys
 from tests.stateful.model.model import Model
 from tests.stateful.model.values import Place

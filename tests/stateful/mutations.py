@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
+CANDIDATES = "store/lua/_candidates.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
 EXTRAS, PLACES = "store/lua/_extras.lua", "store/lua/_places.lua"
 SPREAD, REPLACE = "store/lua/take_places.lua", "store/lua/replace.lua"
@@ -65,8 +66,8 @@ FIRST = [
     at(
         "an acknowledged job keeps its unique key",
         EXCHANGE,
-        "    delete_extras(member)\n    done",
-        "    done",
+        "      delete_extras(member)\n      done",
+        "      done",
     ),
     at(
         "a late worker stores a result",
@@ -89,8 +90,8 @@ FIRST = [
     at(
         "a crashed job is claimed among others",
         EXCHANGE,
-        "local alone = suspect or has(entry.member, LARGE)",
-        "local alone = has(entry.member, LARGE)",
+        "local alone, limited = suspect or has(entry.member, LARGE)",
+        "local alone, limited = has(entry.member, LARGE)",
     ),
     at("promote does not write the next promotion", PROMOTE, "redis.call('SET', next_promotion, wake)\n"),
 ]
@@ -163,8 +164,8 @@ MORE = [
         "then end",
     ),
     at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
-    at("an expired lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
-    at("reclaim keeps the claim record", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
+    at("an expired lease is not counted", RECLAIM, "redis.call('HSET', attempts, id, record)"),
+    at("reclaim keeps the claim record", RECLAIM, "redis.call('HDEL', claim_records, id)"),
     at("a failed attempt is not counted", EXCHANGE, "redis.call('HSET', attempts, id, retry.record)"),
     at(
         "a release counts as an attempt",
@@ -195,14 +196,14 @@ MORE = [
     at(
         "a repeated exchange returns claims that were lost since",
         EXCHANGE,
-        "if redis.call('ZSCORE', leases, member .. token) then\n        held",
-        "if true then\n        held",
+        "if redis.call('ZSCORE', leases, member .. token) then\n          held",
+        "if true then\n          held",
     ),
     at("a large job is claimed together with other jobs", EXCHANGE, " or has(entry.member, LARGE)"),
     at(
         "strict order of queues is ignored",
-        EXCHANGE,
-        "if strict and a.queue ~= b.queue then return a.queue < b.queue end",
+        CANDIDATES,
+        "if request.strict and a.queue ~= b.queue then return a.queue < b.queue end",
     ),
     at(
         "an ended job keeps its claim record",

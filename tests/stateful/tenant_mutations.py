@@ -1,6 +1,6 @@
 """Planted bugs of tenants and turns that the state machine must catch; see `mutations.py`."""
 
-from tests.stateful.mutations import EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
+from tests.stateful.mutations import CANDIDATES, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
 
 CHOICE, EXTRAS, TURNS = "store/lua/_choice.lua", "store/lua/_extras.lua", "store/lua/_turns.lua"
 MOVE = "store/lua/move.lua"
@@ -102,13 +102,13 @@ TENANTS = [
     at(
         "a released job costs its tenant a turn",
         EXCHANGE,
-        "      if retry.has_paid then refund_turn(KEYS[base + 2], member) end\n",
+        "      if retry.rank and retry.has_paid then refund_turn(KEYS[base + 2], member) end\n",
     ),
     at(
         "a released job that paid no turn gives one back",
         EXCHANGE,
-        "      if retry.has_paid then",
-        "      if true then",
+        "      if retry.rank and retry.has_paid then",
+        "      if retry.rank then",
     ),
     at("a reclaimed job costs its tenant a turn", RECLAIM, "        if has_paid then refund_turn(place, member) end\n"),
     at("a reclaimed job that paid no turn gives one back", RECLAIM, "        if has_paid then", "        if true then"),
@@ -121,7 +121,7 @@ TENANTS = [
     at(
         "a flow whose jobs were set aside keeps its turn",
         EXCHANGE,
-        "charge(with_turn, #aside == 0)",
+        "charge(with_turn, is_sure)",
         "charge(with_turn, true)",
     ),
     at(
@@ -129,7 +129,7 @@ TENANTS = [
         CHOICE,
         "    drop_idle(clock, clock .. struct.pack('>I7', time) .. HIGHEST, DROPPED + 2 * #claims)\n",
     ),
-    at("tags of a queue without jobs stay", EXCHANGE, "      drop_all_idle(place)\n"),
+    at("tags of a queue without jobs stay", CANDIDATES, "      drop_all_idle(place)\n"),
     at(
         "a paused tenant is served when its next job comes",
         TURNS,
@@ -147,8 +147,8 @@ TENANTS = [
     ),
     at(
         "a paused tenant's recovered job is served",
-        EXCHANGE,
-        "    if is_fair(queue) then head = first_unpaused(now, place, head) end\n",
+        CANDIDATES,
+        "    if is_fair(request, queue) then head = first_unpaused(now, place, head) end\n",
     ),
     at("a moved job keeps the weight of its old queue", MOVE, "string.char(weight)", "string.sub(extra, -9, -9)"),
     at(
@@ -159,18 +159,18 @@ TENANTS = [
     ),
     at(
         "a job without a turn is never served",
-        EXCHANGE,
+        CANDIDATES,
         "      give_turns(now, place)\n",
     ),
     at(
         "a fair queue serves its jobs by their ranks",
-        EXCHANGE,
+        CANDIDATES,
         "    elseif source.by_turns then",
         "    elseif false then",
     ),
     at(
         "a fair queue passes queues whose jobs are older",
-        EXCHANGE,
+        CANDIDATES,
         "math.max(last_rank, ranks[i] or job.rank)",
         "0",
     ),

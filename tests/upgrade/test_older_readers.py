@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import encode, encrypt
+from django_delayq.job.body.codec import encode, encrypt
 from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 from django_delayq.job.security.attempts_record import pack_attempts

@@ -1,4 +1,4 @@
-"""Toggles: a queue or a tenant is paused or resumed, a worker is quieted or resumed; a page confirms each first."""
+"""Toggles: a queue, tenant or task is paused or resumed, a worker is quieted or resumed; a page confirms each first."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from django_delayq.admin.actions.messages import parameters_text
 from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
-from django_delayq.store.operations.worker_control import WorkerControl
+from django_delayq.store.operations.operations import Operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toggle:
     """One direction of a toggle."""
 
-    #: The kind of its subject, "queue", "tenant" or "worker", and the tab of the page that lists those.
+    #: The kind of its subject, "queue", "tenant", "task" or "worker", and the tab of the page that lists those.
     subject: str
     tab: str
     confirm_text: Any
@@ -34,7 +34,7 @@ class Toggle:
     #: The form on the confirm page.
     form_class: type[ActionForm] = ActionForm
     #: Takes `Subject.value`, the person's name and the parameters of the form; returns False if nothing changed.
-    apply: Callable[[WorkerControl, Any, str, Mapping[str, Any]], bool]
+    apply: Callable[[Operations, Any, str, Mapping[str, Any]], bool]
 
 
 TOGGLES = {
@@ -47,7 +47,9 @@ TOGGLES = {
         success_text=_("Paused queue %s"),
         unchanged_text=_("Queue %s was paused already"),
         form_class=PauseForm,
-        apply=lambda workers, queue, by, parameters: workers.pause(queue, by=by, until_us=parameters.get("until_us")),
+        apply=lambda operations, queue, by, parameters: operations.workers.pause(
+            queue, by=by, until_us=parameters.get("until_us")
+        ),
     ),
     "resume": Toggle(
         subject="queue",
@@ -57,7 +59,7 @@ TOGGLES = {
         button=_("Resume it"),
         success_text=_("Resumed queue %s"),
         unchanged_text=_("Queue %s was not paused"),
-        apply=lambda workers, queue, by, _: workers.resume(queue),
+        apply=lambda operations, queue, by, _: operations.workers.resume(queue),
     ),
     "pause_tenant": Toggle(
         subject="tenant",
@@ -67,7 +69,7 @@ TOGGLES = {
         button=_("Pause it"),
         success_text=_("Paused tenant %s"),
         unchanged_text=_("Tenant %s was paused already"),
-        apply=lambda workers, tenant, by, _: workers.pause_tenant(*tenant, by=by),
+        apply=lambda operations, tenant, by, _: operations.workers.pause_tenant(*tenant, by=by),
     ),
     "resume_tenant": Toggle(
         subject="tenant",
@@ -77,7 +79,30 @@ TOGGLES = {
         button=_("Resume it"),
         success_text=_("Resumed tenant %s"),
         unchanged_text=_("Tenant %s was not paused"),
-        apply=lambda workers, tenant, by, _: workers.resume_tenant(*tenant),
+        apply=lambda operations, tenant, by, _: operations.workers.resume_tenant(*tenant),
+    ),
+    "pause_task": Toggle(
+        subject="task",
+        tab="tasks",
+        confirm_text=_("Pause task %s?"),
+        explanation=_(
+            "Its jobs wait, in whichever queue they are, until it is resumed, also after restarts. Running jobs "
+            "continue, and so do those that a worker has claimed already."
+        ),
+        button=_("Pause it"),
+        success_text=_("Paused task %s"),
+        unchanged_text=_("Task %s was paused already"),
+        apply=lambda operations, task, by, _: operations.limits.pause_task(task, by=by),
+    ),
+    "resume_task": Toggle(
+        subject="task",
+        tab="tasks",
+        confirm_text=_("Resume task %s?"),
+        explanation=_("Workers take its jobs again at once."),
+        button=_("Resume it"),
+        success_text=_("Resumed task %s"),
+        unchanged_text=_("Task %s was not paused"),
+        apply=lambda operations, task, by, _: operations.limits.resume_task(task),
     ),
     "quiet": Toggle(
         subject="worker",
@@ -87,7 +112,7 @@ TOGGLES = {
         button=_("Quiet it"),
         success_text=_("Asked worker %s to take no more jobs"),
         unchanged_text=_("Worker %s was asked already"),
-        apply=lambda workers, worker_id, by, _: workers.quiet(worker_id, by=by),
+        apply=lambda operations, worker_id, by, _: operations.workers.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
         subject="worker",
@@ -97,15 +122,15 @@ TOGGLES = {
         button=_("Let it work"),
         success_text=_("Let worker %s take jobs again"),
         unchanged_text=_("Worker %s was not asked to be quiet"),
-        apply=lambda workers, worker_id, by, _: workers.unquiet(worker_id),
+        apply=lambda operations, worker_id, by, _: operations.workers.unquiet(worker_id),
     ),
 }
 
 
 class Subject(NamedTuple):
-    """The queue, tenant or worker that a form names."""
+    """The queue, tenant, task or worker that a form names."""
 
-    #: The queue's name, the queue's and the tenant's name, or the worker's id.
+    #: The queue's name, the queue's and the tenant's name, the task's name, or the worker's id.
     value: Any
     display_name: str
     #: The form fields that name it.
@@ -141,7 +166,7 @@ def show(page: PageContext) -> HttpResponse:
     by, changed, display_name = page.request.user.get_username(), False, subject.display_name
     try:
         for shard in range(page.store.config.shards):
-            changed |= bool(toggle.apply(page.store.operations(shard).workers, subject.value, by, form.cleaned_data))
+            changed |= bool(toggle.apply(page.store.operations(shard), subject.value, by, form.cleaned_data))
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:
@@ -181,6 +206,16 @@ def _tenant(page: PageContext) -> Subject | str:
     )
 
 
+def _task(page: PageContext) -> Subject | str:
+    """Return the task that the form names, registered here or not: workers may know it."""
+    task = posted_name(page, "task")
+    if not task:
+        return _gone()
+    # Back to the page that the person came from.
+    tab = "limits" if page.request.POST.get("tab") == "limits" else "tasks"
+    return Subject(task, printable(task), {"task": url_name(task), "tab": tab}, page.url(tab))
+
+
 def _worker(page: PageContext) -> Subject | str:
     """Return the worker that the form names, or why nothing is done."""
     text = page.request.POST.get("worker", "")
@@ -193,6 +228,7 @@ def _worker(page: PageContext) -> Subject | str:
 _SUBJECTS: Mapping[str, Callable[[PageContext], Subject | str]] = {
     "queue": _queue,
     "tenant": _tenant,
+    "task": _task,
     "worker": _worker,
 }
 

@@ -18,8 +18,8 @@ _LOWEST = 2
 class Series:
     """One quantity: its values, one per column; None = no value."""
 
-    #: CSS class of its marks: `done`, `retried`, `failed`, `snoozed`, `expired`, `cancelled`, `due`, `lag`, `run`,
-    #: `half`, `most`.
+    #: CSS class of its marks: `done`, `retried`, `failed`, `snoozed`, `expired`, `dropped`, `cancelled`, `due`, `lag`,
+    #: `run`, `half`, `most`.
     kind: str
     title: str
     values: Sequence[int | None]

@@ -46,6 +46,10 @@ def _finished(minutes: Sequence[Stats], hour: Stats, labels: Sequence[str]) -> C
         summary = f"{summary} {_('%s expired.') % grouped(hour.expired)}"
         series.append(Series("expired", _("expired"), [each.expired for each in minutes]))
         headers.append(_("Expired"))
+    if hour.dropped:
+        summary = f"{summary} {_('%s dropped.') % grouped(hour.dropped)}"
+        series.append(Series("dropped", _("dropped"), [each.dropped for each in minutes]))
+        headers.append(_("Dropped"))
     if hour.cancelled:
         series.append(Series("cancelled", _("stopped"), [each.cancelled for each in minutes]))
         headers.append(_("Stopped"))

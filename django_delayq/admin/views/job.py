@@ -18,6 +18,7 @@ from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.display.arguments import DOTS, FULL, DisplayedArguments, displayed_context, displayed_key
+from django_delayq.display.limits import limits_text
 from django_delayq.display.retry import retry_text
 from django_delayq.display.text import pretty, printable, span_text
 from django_delayq.job.ids import created_us, from_text
@@ -60,7 +61,7 @@ class JobDetail:
             self.state, self.css_class = gettext_lazy("Stopping"), "warn"
         if row.lease_end_us is not None and row.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
-        self.line = JobLine(row, page.config.redact, now_us=page.now_us)
+        self.line = JobLine(row, page.config.redact, now_us=page.now_us, limits=page.store.config.tasks.limits)
         self.is_known = registry.find(row.task) is not None
 
     @property
@@ -87,8 +88,8 @@ class JobDetail:
     @property
     def is_redacted(self) -> bool:
         """Whether anything is hidden: a value, the key, or an unreadable body."""
-        hides = self.displayed is None or self.displayed.hidden or self.key == DOTS or DOTS in self.context
-        return not self.reveals and hides
+        hides = self.displayed is None or self.displayed.hidden or self.key == DOTS
+        return not self.reveals and (hides or DOTS in self.context or DOTS in self.limits)
 
     @property
     def bytes(self) -> str:
@@ -104,6 +105,11 @@ class JobDetail:
     def tenant(self) -> str:
         """The name of its tenant; empty without one."""
         return printable(self.job.tenant) if self.job and self.job.tenant else ""
+
+    @cached_property
+    def limits(self) -> str:
+        """Its limits as this person may see them; empty without any."""
+        return limits_text(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
 
     @property
     def retries(self) -> str:

@@ -106,7 +106,13 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "filter": job_filter,
         "listing": listing,
         "lines": [
-            JobLine(row, page.config.redact, detail_url(page, job_list, job_filter, row), page.now_us)
+            JobLine(
+                row,
+                page.config.redact,
+                url=detail_url(page, job_list, job_filter, row),
+                now_us=page.now_us,
+                limits=page.store.config.tasks.limits,
+            )
             for row in listing.rows
         ],
         "actions": actions if page.may_manage else [],

@@ -12,7 +12,7 @@ from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import FAILED, read
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
-from django_delayq.admin.views.queues import states
+from django_delayq.admin.views.queues.queues import states
 from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.templatetags.delayq import duration_text, grouped, percent

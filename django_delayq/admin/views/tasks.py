@@ -14,6 +14,7 @@ from django_delayq.display.retry import retry_text
 from django_delayq.display.text import printable, span_text
 from django_delayq.job.job import hard_limit_us
 from django_delayq.metrics import Stats, task_dimension
+from django_delayq.store.queries.snapshot import Pause
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import NOTHING
 
@@ -36,6 +37,8 @@ class TaskRow:
     retries: str = ""
     limits: str = ""
     where: str = ""
+    #: None if it is not paused.
+    pause: Pause | None = None
 
     @property
     def name(self) -> str:
@@ -51,6 +54,11 @@ class TaskRow:
     def in_query(self) -> str:
         """Its name in URLs."""
         return url_name(self.task)
+
+    @property
+    def paused_by(self) -> str:
+        """Who paused it."""
+        return printable(self.pause.by) if self.pause else ""
 
     @property
     def half_us(self) -> int | None:
@@ -73,12 +81,16 @@ def show(page: PageContext) -> PageResponse:
         for row in read(page, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }
-    lines = [TaskRow(task=name, hour=now.hour(task_dimension(name))) for name in sorted(unregistered)]
-    lines += [_line(task, now.hour(task_dimension(name))) for name, task in known.items()]
+    unregistered |= now.paused_tasks.keys() - known.keys()
+    lines = [
+        TaskRow(task=name, hour=now.hour(task_dimension(name)), pause=now.paused_tasks.get(name))
+        for name in sorted(unregistered)
+    ]
+    lines += [_line(task, now.hour(task_dimension(name)), now.paused_tasks.get(name)) for name, task in known.items()]
     return page.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=lines)
 
 
-def _line(task: Any, hour: Stats) -> TaskRow:
+def _line(task: Any, hour: Stats, pause: Pause | None) -> TaskRow:
     """Return what the template shows of a task. Not the task itself: it is callable, and templates call callables."""
     # As it is now: `OPTIONS` of an alias give options to tasks of Django's @task.
     task = task.as_configured()
@@ -92,6 +104,7 @@ def _line(task: Any, hour: Stats) -> TaskRow:
         retries=retry_text(task.retry, brief=True) if task.retry else "",
         limits=_limits_text(task.timeout_us, task.hard_timeout_us),
         where=f"{'/'.join(Path(code.co_filename).parts[-2:])}:{code.co_firstlineno}",
+        pause=pause,
     )
 
 

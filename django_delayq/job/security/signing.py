@@ -13,7 +13,7 @@ from django.core.signing import Signer
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from django_delayq.exceptions import BadSignature
-from django_delayq.job.codec import SIGNATURE, SIGNED, is_newer, read_queue, unsigned
+from django_delayq.job.body.codec import SIGNATURE, SIGNED, is_newer, read_queue, unsigned
 
 _SALT = "django_delayq.job.signing"
 

@@ -48,8 +48,10 @@ class Command(JobsCommand):
 
 def _line(facts: dict[str, Any]) -> str:
     marks = "  overdue" if facts["overdue"] else ""
-    if facts["waiting_for"]:
+    if facts["waiting_since"]:
         marks += f"  waits for a worker that can run it ({facts['waiting_for']})"
+    elif facts["waiting_for"]:
+        marks += f"  waits for {facts['waiting_for']}"
     error = f"  {facts['error']}: {facts['message']:.60}" if facts["error"] else ""
     when = to_seconds(facts["due"]) if facts["due"] else ""
     return f"{facts['id']}  {facts['state']:9}  {when:20}  {facts['queue']}  {facts['call']}{marks}{error}"

@@ -1,4 +1,4 @@
-"""manage.py delayq_pause: stop the claims of a queue's or a tenant's jobs, until it is resumed or until a time."""
+"""manage.py delayq_pause: stop the claims of the jobs of a queue, tenant or task, until it is resumed, or a time."""
 
 import getpass
 from datetime import datetime, timedelta
@@ -7,24 +7,37 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_delayq.control.queues import pause_end_us
-from django_delayq.management.operating import WRONG_OPTIONS, OperatingCommand, add_tenant, iso, time_or_span
+from django_delayq.management.operating import (
+    WRONG_OPTIONS,
+    OperatingCommand,
+    add_tenant,
+    iso,
+    time_or_span,
+)
+from django_delayq.management.paused_task import add_task, change_task, check_subject
 
 
 class Command(OperatingCommand):
-    """Pause queues, or a tenant of them."""
+    """Pause queues, a tenant of them, or a task."""
 
-    help = "Pauses queues, or one tenant of them: no worker claims their jobs; running jobs continue."
+    help = "Pauses queues, one tenant of them, or a task: no worker claims their jobs; running jobs continue."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
-        parser.add_argument("queues", nargs="+", metavar="QUEUE", help="The queues.")
+        parser.add_argument("queues", nargs="*", metavar="QUEUE", help="The queues.")
         text = "When the pause ends: 10m from now, or a time such as 2027-01-31T08:00. Default: when it is resumed."
         parser.add_argument("--until", metavar="TIME", type=time_or_span, help=text)
         add_tenant(parser)
+        add_task(parser)
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Pause them and print which were changed."""
+        check_subject(options)
+        if options["task"] is not None:
+            self._refuse_until(options, "a task")
+            change_task(self, ("pause", "paused"), options, lambda limits, task: limits.pause_task(task, by=_person()))
+            return
         if options["tenant"] is not None:
             self._pause_tenant(options)
             return
@@ -42,16 +55,17 @@ class Command(OperatingCommand):
         self.print_result(options, text, changed=len(changed), queues=changed)
 
     def _pause_tenant(self, options: dict[str, Any]) -> None:
-        if options["until"] is not None:
-            raise CommandError(
-                "--until is for queues; a tenant is paused until it is resumed", returncode=WRONG_OPTIONS
-            )
+        self._refuse_until(options, "a tenant")
         self.change_tenants(
             ("pause", "paused"),
             options,
             lambda tenant: tenant.paused is None,
             lambda tenant: tenant.pause(by=_person()),
         )
+
+    def _refuse_until(self, options: dict[str, Any], what: str) -> None:
+        if options["until"] is not None:
+            raise CommandError(f"--until is for queues; {what} is paused until it is resumed", returncode=WRONG_OPTIONS)
 
 
 def _until(until: datetime | timedelta | None) -> str:

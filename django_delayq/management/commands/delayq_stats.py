@@ -14,6 +14,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from django_delayq.control.jobs import jobs
+from django_delayq.display.limits import names_with_values
 from django_delayq.management.operating import OperatingCommand, iso, progress_bar, span, to_seconds
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
@@ -35,7 +36,7 @@ _COLUMNS = (
     "failed attempts/h",
 )
 #: Few projects have such jobs. The table of queues has a column for each of them only if there were any.
-_RARE = ("snoozed", "expired", "cancelled")
+_RARE = ("snoozed", "expired", "dropped", "cancelled")
 
 
 class Command(OperatingCommand):
@@ -106,6 +107,7 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
         "retried_last_hour": hour.retried,
         "died_last_hour": snapshot.died_last_hour,
         **_rare(hour),
+        **_limits(store, snapshot),
         "queues": {name: _queue(snapshot, name, alive, running) for name in snapshot.queues},
         "jobs": [_job(row, snapshot.now_us) for row in longest],
         "processes": [
@@ -146,6 +148,29 @@ def _rare(hour: Stats) -> dict[str, int]:
     return {f"{name}_last_hour": getattr(hour, name) for name in _RARE}
 
 
+def _limits(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the limits and the paused tasks, each only if there are any."""
+    paused = snapshot.paused_tasks
+    states, waiting = store.limit_states(list(paused))
+    with_values = names_with_values() if states else set()
+    limits = {
+        name: {
+            "running": state.running,
+            "waiting": state.waiting,
+            "open": None if state.by_value or name in with_values else state.is_open,
+            "opens": None if state.by_value or name in with_values else iso(state.opens_us),
+            "by_value": state.by_value or name in with_values,
+            "backs_off_until": iso(state.backs_off_until_us),
+        }
+        for name, state in states.items()
+    }
+    tasks = {
+        name: {"paused_by": pause.by, "paused_at": iso(pause.at_us), "waiting": waiting[name]}
+        for name, pause in sorted(paused.items())
+    }
+    return {**({"limits": limits} if limits else {}), **({"paused_tasks": tasks} if tasks else {})}
+
+
 def _job(row: JobRow, now_us: int) -> dict[str, Any]:
     ran_us = None if row.claimed_us is None else max(0, now_us - row.claimed_us)
     return {
@@ -172,6 +197,13 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     more = [name for name in _RARE if any(each[f"{name}_last_hour"] for each in queues.values())]
     heads = (*_COLUMNS, *(f"{name}/h" for name in more))
     yield from _table(heads, [_row(name, queue, more) for name, queue in queues.items()])
+    for heads, rows in (
+        (("limit", "running", "waiting", "next"), _limit_rows(facts)),
+        (("paused task", "waiting", "paused by"), _paused_rows(facts)),
+    ):
+        if rows:
+            yield ""
+            yield from _table(heads, rows)
     if facts["jobs"]:
         yield ""
         cells = [
@@ -208,6 +240,31 @@ def _row(name: str, queue: dict[str, Any], rare: Sequence[str]) -> tuple[str, ..
         *(f"{each}_last_hour" for each in rare),
     )
     return (name, state, *numbers, _span(queue["waited"]), *(f"{queue[each]:,}" for each in names))
+
+
+def _limit_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (name, f"{each['running']:,}", f"{each['waiting']:,}", _next(each))
+        for name, each in facts.get("limits", {}).items()
+    ]
+
+
+def _paused_rows(facts: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (name, f"{each['waiting']:,}", f"{each['paused_by']}, {to_seconds(each['paused_at'])}")
+        for name, each in facts.get("paused_tasks", {}).items()
+    ]
+
+
+def _next(limit: dict[str, Any]) -> str:
+    """Return when the next job may begin."""
+    if limit["by_value"]:
+        text = "differs by value"
+    elif limit["open"]:
+        text = "now"
+    else:
+        text = to_seconds(limit["opens"]) if limit["opens"] else "when a job ends"
+    return f"{text}, backs off until {to_seconds(limit['backs_off_until'])}" if limit["backs_off_until"] else text
 
 
 def _progress(job: dict[str, Any]) -> str:

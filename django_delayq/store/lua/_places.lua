@@ -35,12 +35,22 @@ local function is_scheduled(place)
   return string.find(place, ':scheduled:[^:]*$') ~= nil
 end
 
--- Take a job out of a waiting place; its score there is the one that waiting_place() returns.
-local function leave(place, member, score)
+local function is_parked(place)
+  return string.find(place, ':parked:[^:]*$') ~= nil
+end
+
+-- Take a job out of `ready` or `recovered` that will be claimed, or enters another place of its queue.
+local function leave_ready(place, member, score)
   redis.call('ZREM', place, member)
-  if is_scheduled(place) then index_due(place) end
   -- A ready job without an extras record may have got a turn from a claim.
   if has(member, HAS_EXTRAS) or is_ready(place) then remove_tenant_job(place, member, score) end
+end
+
+-- Take a job out of a waiting place; its score there is the one that waiting_place() returns.
+local function leave(place, member, score)
+  if is_parked(place) then unpark(place, member, score) elseif has(member, LIMITED) then let_go(place, member) end
+  leave_ready(place, member, score)
+  if is_scheduled(place) then index_due(place) end
 end
 
 -- Why a job is in none of the places that the caller looked at: LATE (it is running), ELSEWHERE (it waits in another

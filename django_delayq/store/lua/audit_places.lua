@@ -1,9 +1,9 @@
 -- Audit_places: entries of one place are compared with the jobs that they name, and repaired if no script could have
 --   left them as they are.
 -- KEYS: place, leases, claim_records, jobs, dead_letters, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, unconfirmed, job_extras, tenant_jobs, turns, tenants; `place` is any scheduled,
---   ready or recovered set, `leases` or `dead_letters`; then scheduled, ready, notify and recovered of each queue that
---   the bodies of the entries name.
+--   next_promotion, notify_dispatcher, unconfirmed, job_extras, tenant_jobs, turns, tenants, limit_jobs, open_limits,
+--   waiting_for; `place` is any scheduled, ready, recovered or parked set, `leases` or `dead_letters`; then scheduled, ready, notify, recovered and parked of each
+--   queue that the bodies of the entries name.
 -- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): the entry, the head of its body as
 --   the caller read it, the member that this head makes, the number of its queue (0 = no body, or an unreadable one).
 -- Returns: per entry a word. OK: correct, or changed since the caller read it. MALFORMED, MISSING (it has no body) and
@@ -12,9 +12,9 @@
 -- Cost: O(log n) an entry.
 local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 
-local SIZE = {scheduled = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
+local SIZE = {scheduled = 14, ready = 14, recovered = 14, parked = 14, leases = 30, dead_letters = 12}
 -- Which of a queue's keys such a place is.
-local OFFSET = {scheduled = 1, ready = 2, recovered = 4}
+local OFFSET = {scheduled = 1, ready = 2, recovered = 4, parked = 5}
 
 -- The lease that the claim record of a job names, if `leases` holds it.
 local function lease_of(member)
@@ -35,12 +35,14 @@ local function judge(entry, head, member, queue)
   if noun == 'leases' then return lease == entry and 'OK' or lease and 'DUPLICATE' or 'NO_RECORD' end
   if lease then return 'DUPLICATE' end
   if not same then return 'OK' end
-  local base = FIXED + 4 * (queue - 1)
+  local base = FIXED + 5 * (queue - 1)
   local own, later = KEYS[base + OFFSET[noun]], {}
   if noun == 'scheduled' then
-    later = {KEYS[base + 2], KEYS[base + 4]}
+    later = {KEYS[base + 2], KEYS[base + 4], KEYS[base + 5]}
   elseif noun == 'ready' then
-    later = {KEYS[base + 4]}
+    later = {KEYS[base + 4], KEYS[base + 5]}
+  elseif noun == 'recovered' then
+    later = {KEYS[base + 5]}
   end
   if waiting_place(member, unpack(later)) then return 'DUPLICATE' end
   return entry == member and place == own and 'OK' or 'MISPLACED'
@@ -51,7 +53,7 @@ if repair then redis.call('ZREM', place, '') end
 local words = {}
 for at = 5, #ARGV, 4 do
   local entry, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local score, base = redis.call('ZSCORE', place, entry), FIXED + 4 * (queue - 1)
+  local score, base = redis.call('ZSCORE', place, entry), FIXED + 5 * (queue - 1)
   local word = score and judge(entry, ARGV[at + 1], member, queue) or 'OK'
   if repair and word == 'NO_RECORD' then
     local rank = rank_of(entry, now, head_start)
@@ -66,7 +68,8 @@ for at = 5, #ARGV, 4 do
     elseif word == 'MISPLACED' and noun == 'scheduled' then
       put_scheduled(KEYS[base + 1], {tonumber(score), member})
     elseif word == 'MISPLACED' then
-      put_ready(now, KEYS[base + OFFSET[noun]], KEYS[base + 3], {tonumber(score), member})
+      -- A parked job becomes ready: a claim parks it again.
+      put_ready(now, KEYS[base + (noun == 'recovered' and 4 or 2)], KEYS[base + 3], {tonumber(score), member})
     end
   end
   words[#words + 1] = word

@@ -3,7 +3,7 @@
 -- KEYS: records, leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants;
 --   `records` is `jobs`, `attempts`, `job_extras`, `claim_records`, `unique_keys` or `dead_bodies`; then scheduled,
---   ready, notify and recovered of each queue that the bodies name.
+--   ready, notify, recovered and parked of each queue that the bodies name.
 -- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record for a dead letter made here, then per
 --   record (≤ 500): its field, the head of the body as the caller read it, the member that this head makes, the number
 --   of its queue (0 = no body, or an unreadable one).
@@ -18,19 +18,19 @@ local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]
 local unreadable_history = ARGV[5]
 
 local function is_placed(member, claim, queue)
-  local base = FIXED + 4 * (queue - 1)
+  local base = FIXED + 5 * (queue - 1)
   return claim and redis.call('ZSCORE', leases, member .. string.sub(claim, 1, 16))
-    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
+    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], KEYS[base + 5])
 end
 
 local function place_of(member, queue)
-  local base = FIXED + 4 * (queue - 1)
-  return waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
+  local base = FIXED + 5 * (queue - 1)
+  return waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], KEYS[base + 5])
 end
 
 -- Whether promotions and workers find a waiting job; the worker of a running one lists its queue.
 local function is_listed(member, queue)
-  local scheduled = KEYS[FIXED + 4 * (queue - 1) + 1]
+  local scheduled = KEYS[FIXED + 5 * (queue - 1) + 1]
   local place, due = place_of(member, queue)
   if place ~= scheduled then return not place or redis.call('ZSCORE', queues, queue_of(place)) end
   local indexed = redis.call('ZSCORE', next_due, queue_of(scheduled))
@@ -53,7 +53,8 @@ end
 function judge.job_extras(id, head, member, queue, extra)
   if redis.call('HEXISTS', jobs, id) == 0 or (queue > 0 and not has(member, HAS_EXTRAS)) then return 'MISSING' end
   local key, until_start = key_of_extras(extra)
-  if not key and not tenant_of_extras(extra) and not throttle_of_extras(extra) then return 'MALFORMED' end
+  local has_limits = limits_of_extras(extra)[1]
+  if not (key or has_limits or tenant_of_extras(extra) or throttle_of_extras(extra)) then return 'MALFORMED' end
   if queue == 0 then return 'OK' end
   local place, score = place_of(member, queue)
   local tenant, weight = tenant_of(member, place or '')
@@ -89,7 +90,7 @@ end
 local words = {}
 for at = 6, #ARGV, 4 do
   local field, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local value, base = redis.call('HGET', records, field), FIXED + 4 * (queue - 1)
+  local value, base = redis.call('HGET', records, field), FIXED + 5 * (queue - 1)
   local word = 'OK'
   if value then
     local sound = #field == (noun == 'unique_keys' and 16 or 12)

@@ -1,6 +1,6 @@
 -- Audit_tenants: what is stored of tenants is compared with the jobs, and repaired if no script could have left it so.
 -- KEYS: records, jobs, job_extras, tenant_jobs, turns, tenants; `records` is one of the last three; then scheduled,
---   ready, notify and recovered of each queue that the bodies of the jobs name.
+--   ready, notify, recovered and parked of each queue that the bodies of the jobs name.
 -- ARGV: now, noun of the records, 1 = repair, then per record (≤ 500): its entry or field, the member that the head of
 --   the job's body makes, the number of its queue (0 = no body, an unreadable one, or a record of no job).
 -- Returns: per record a word. OK: correct. MALFORMED, and MISSING (nothing that waits agrees with it) are deleted.
@@ -27,8 +27,8 @@ function judge.tenant_jobs(entry, member, queue)
   if #entry ~= (is_ready_job and 36 or 29) then return 'MALFORMED' end
   local id = string.sub(entry, is_ready_job and 23 or 16, is_ready_job and 34 or 27)
   if queue == 0 then return redis.call('HEXISTS', jobs, id) == 1 and 'OK' or 'MISSING' end
-  local base = FIXED + 4 * (queue - 1)
-  local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
+  local base = FIXED + 5 * (queue - 1)
+  local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], KEYS[base + 5])
   local tenant, weight = tenant_of(member, place or '')
   local is_own = place and tenant and job_entry(place, member, score, tenant, weight) == entry
   if not is_own and not (place and is_ready(place) and late_entry(place, member, score, tenant) == entry) then

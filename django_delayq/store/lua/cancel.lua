@@ -1,7 +1,8 @@
 -- Cancel: waiting jobs are removed with all their records, so they never start. Safe to repeat with the same token.
 -- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due, tenant_jobs,
---   turns, tenants, throttles, throttle_ends; then scheduled, ready and recovered of each queue that the caller read in
---   the jobs' bodies, then results of each job that keeps its result.
+--   turns, tenants, throttles, throttle_ends, limit_jobs, open_limits, waiting_for, next_promotion, notify_dispatcher;
+--   then scheduled, ready, recovered and parked of each queue that the caller read in the jobs' bodies, then results of
+--   each job that keeps its result.
 -- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is
 --   refused from now on; then per job (1 to 250): number of its queue, member (or the bare id of a job without a body),
 --   number of its results key (0 = none), JSON of the result to keep, for how long (ms).
@@ -26,7 +27,7 @@ end
 
 local function cancel(base, member, results, ending, ttl)
   local id = string.sub(member, 1, 12)
-  local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 3])
+  local place, score = waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], KEYS[base + 4])
   if place then
     leave(place, member, score)
     if results then keep_result(results, id, ending, ttl) end
@@ -45,12 +46,12 @@ end
 
 -- Type checks (see the prelude).
 check_hashes(jobs, attempts, job_extras, unique_keys, throttles)
-check_zsets(next_due, cancelled, withdrawn, throttle_ends); check_tenants()
-for number = FIXED + 1, FIXED + 3 * queue_count do redis.call('ZCARD', KEYS[number]) end
+check_zsets(next_due, cancelled, withdrawn, throttle_ends); check_tenants(); check_limits()
+for number = FIXED + 1, FIXED + 4 * queue_count do redis.call('ZCARD', KEYS[number]) end
 local words = {}
 for i = 5, #ARGV, 5 do
   local kept = tonumber(ARGV[i + 2])
-  local results = kept > 0 and KEYS[FIXED + 3 * queue_count + kept]
-  words[#words + 1] = cancel(FIXED + 3 * (tonumber(ARGV[i]) - 1), ARGV[i + 1], results, ARGV[i + 3], ARGV[i + 4])
+  local results = kept > 0 and KEYS[FIXED + 4 * queue_count + kept]
+  words[#words + 1] = cancel(FIXED + 4 * (tonumber(ARGV[i]) - 1), ARGV[i + 1], results, ARGV[i + 3], ARGV[i + 4])
 end
 return words

@@ -1,12 +1,12 @@
 -- Page: rows of one place, or of several merged, after a cursor; lowest score first, ties by member. Reads only.
--- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters; then the places: scheduled or
---   ready and recovered sets of queues, or `leases`, or `dead_letters`.
+-- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters, waiting_for; then the places:
+--   scheduled or ready, recovered and parked sets of queues, or `leases`, or `dead_letters`.
 -- ARGV: now, the cursor's score ('' = the start; the end for rows before), the cursor's member ('' = none), rows
 --   (≤ 2,000), 1 = the rows before the cursor, bytes of a body to return, bytes of all bodies after which the page ends
 --   early, the lowest score ('' = any), the score that all rows are below ('' = any).
 -- Returns: rank of the first row within these scores, number of rows within them, 1 = more rows follow, then per row:
---   member, number of its place, score, body or dead letter, size of that (bytes), attempts record, claim record,
---   worker's name. Bodies are cut at their end, so a cut one still shows its queue and task.
+--   member, number of its place, score, body or dead letter, size of that (bytes), attempts record, claim record or
+--   the limit that a parked job waits for, worker's name. Bodies are cut at their end, so a cut one still shows its queue and task.
 -- Cost: O(places x (log n + rows)).
 local now, score, member, count, before = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
@@ -91,6 +91,7 @@ repeat
     end
     best.stored, best.size = stored and string.sub(stored, 1, cut), stored and #stored or 0
     if not dead then best.record = redis.call('HGET', attempts, id) end
+    if is_parked(best.source.place) then best.claim = redis.call('HGET', waiting_for, id) end
     if best.source.place == leases then
       best.claim = redis.call('HGET', claim_records, id)
       best.worker = redis.call('HGET', worker_names, string.sub(best.member, 15, 22))

@@ -2,15 +2,17 @@
 --   old dead letters, windows that are over, silent processes and unused queues are removed; returns when the next
 --   promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
---   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends, job_extras,
---   tenant_jobs, turns, tenants, throttles, throttle_ends;
---   then scheduled, ready, notify and recovered of each queue that the last promotion returned.
+--   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends,
+--   job_extras, tenant_jobs, turns, tenants, throttles, throttle_ends, limit_times, limit_jobs, open_limits, limit_holders;
+--   then
+--   scheduled, ready, notify, recovered and parked of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).
 -- Returns: now and the time of the next promotion (µs), 1 = another dispatcher promoted for this time, jobs moved, µs
 --   by which the oldest of them was late, dead letters removed, names (encoded) of queues to pass to the next promotion
---   (those that are due by then, those whose pause ends by then, and those to remove), then expired leases (30 bytes
+--   (those that are due by then, those whose pause ends by then, and those to remove), ids of limits under which parked
+--   jobs may begin, and names of the queues in which these wait, for the caller to let in, then expired leases (30 bytes
 --   each, ≤ 500) for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local now, code, limit, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -18,8 +20,8 @@ local sweep, dead_age = tonumber(ARGV[5]), tonumber(ARGV[6])
 local dead_count, dead_limit = tonumber(ARGV[7]), tonumber(ARGV[8])
 local outage, recovery, unused = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
--- Most processes, named queues, windows, and dead letters (by number and bytes) in one promotion.
-local PROCESSES, NAMED, WINDOWS, LETTERS, LETTERS_BYTES = 50, 250, 500, 250, 8388608
+-- Most processes, named queues, windows, limits, and dead letters (by number and bytes) in one promotion.
+local PROCESSES, NAMED, WINDOWS, LIMITS, LETTERS, LETTERS_BYTES = 50, 250, 500, 100, 250, 8388608
 -- µs after which a silent process is removed; µs ahead for which queues are named; µs between removals of queues.
 local PROCESS_KEPT, SOON = 3600000000, 1000000
 
@@ -33,6 +35,7 @@ end
 -- Type checks (see the prelude).
 check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused, job_extras, throttles)
 check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends, throttle_ends); check_tenants()
+check_zsets(limit_times, limit_jobs, open_limits, limit_holders)
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
@@ -53,7 +56,7 @@ elseif expected and now - expected > outage then
 end
 
 local due, stuck = {}, {}
-for base = FIXED, #KEYS - 4, 4 do
+for base = FIXED, #KEYS - 5, 5 do
   local head = lowest(KEYS[base + 1], 0)
   -- If `ready` has another type (it was edited manually), the jobs stay, and must not keep the dispatcher busy.
   local kind = head[2] and tonumber(head[2]) <= now and redis.call('TYPE', KEYS[base + 2]).ok
@@ -85,7 +88,7 @@ end
 
 local pause_end = lowest(pause_ends, 0)
 if pause_end[2] and tonumber(pause_end[2]) <= now then
-  for base = FIXED, #KEYS - 4, 4 do
+  for base = FIXED, #KEYS - 5, 5 do
     local ready, ends = KEYS[base + 2], redis.call('ZSCORE', pause_ends, queue_of(KEYS[base + 2]))
     if ends and tonumber(ends) <= now then
       redis.call('ZREM', pause_ends, queue_of(ready))
@@ -129,17 +132,35 @@ if #over > 0 then
   redis.call('HDEL', throttles, unpack(over))
 end
 
+-- A time that has passed binds nobody.
+local passed = redis.call('ZRANGE', limit_times, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+if #passed > 0 then redis.call('ZREM', limit_times, unpack(passed)) end
+
+-- Code outside a job took a slot, and has not given it back in time: it was killed.
+local ended = redis.call('ZRANGE', limit_holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+for _, holder in ipairs(ended) do
+  redis.call('ZREM', limit_holders, holder)
+  redis.call('ZREM', limit_jobs, SLOT .. holder)
+  if first_parked(string.sub(holder, 1, 12), '') then redis.call('ZADD', open_limits, 0, string.sub(holder, 1, 12)) end
+end
+
+-- No look at a limit is farther ahead than this, unless the clock was set back.
+local farthest = now + math.max(sweep, LOOK_AGAIN)
+for _, id in ipairs(redis.call('ZRANGE', open_limits, farthest + 1, '+inf', 'BYSCORE', 'LIMIT', 0, LIMITS)) do
+  redis.call('ZADD', open_limits, now, id)
+end
+local open = redis.call('ZRANGE', open_limits, '-inf', now, 'BYSCORE', 'LIMIT', 0, LIMITS)
 local expired = redis.call('ZRANGE', leases, '-inf', expired_by, 'BYSCORE', 'LIMIT', 0, 500)
-local wake = (trims_left or #over == WINDOWS) and now or now + sweep
+local wake = (trims_left or #over == WINDOWS or #open > 0) and now or now + sweep
 local removed = false
-for base = FIXED, #KEYS - 4, 4 do
+for base = FIXED, #KEYS - 5, 5 do
   local scheduled, ready, queue_notify = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
   local queue = queue_of(ready)
   index_due(scheduled)
   if stuck[base] then redis.call('ZADD', next_due, now + sweep, queue) end
   local used = redis.call('ZSCORE', queues, queue)
   if used and tonumber(used) <= now - unused then
-    if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then
+    if redis.call('EXISTS', ready, KEYS[base + 4], KEYS[base + 5]) > 0 then
       redis.call('ZADD', queues, now, queue)
     else
       redis.call('ZREM', queues, queue)
@@ -152,6 +173,10 @@ if removed then change_version(now) end
 local first = redis.call('ZRANGE', next_due, 0, 0, 'WITHSCORES')
 if first[2] then wake = math.min(wake, tonumber(first[2])) end
 if pause_end[2] then wake = math.min(wake, tonumber(pause_end[2])) end
+for _, key in ipairs({open_limits, limit_holders}) do
+  local next_open = lowest(key, 0)
+  if next_open[2] then wake = math.min(wake, tonumber(next_open[2])) end
+end
 -- The caller judges the expired leases now. If they counted here, one that cannot be judged would make it loop.
 local lease = redis.call('ZRANGE', leases, #expired, #expired, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared_until)) end
@@ -173,4 +198,16 @@ if longest[2] and tonumber(longest[2]) <= now - unused - MINUTE then
     names[#names + 1] = name
   end
 end
-return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, unpack(expired)}
+local parked_in, is_named = {}, {}
+for _, id in ipairs(open) do
+  local from = ''
+  while #parked_in < NAMED do
+    local low, high = PARKED .. id .. from, PARKED .. id .. HIGHEST
+    local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not entry then break end
+    local name = string.sub(entry, 52)
+    if not is_named[name] then parked_in[#parked_in + 1], is_named[name] = name, true end
+    from = string.sub(entry, 14, 19) .. HIGHEST
+  end
+end
+return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, open, parked_in, unpack(expired)}

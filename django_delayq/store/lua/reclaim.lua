@@ -2,8 +2,9 @@
 --   expired.
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed, tenant_jobs, turns,
---   tenants; then results of each
---   stopped job that keeps its result, then scheduled, ready, notify and recovered of each queue of the batch.
+--   tenants, limit_rules, limit_jobs, limit_times, open_limits, waiting_for, claim_limits, paused_tasks; then results of
+--   each stopped job that keeps its result, then scheduled, ready, notify, recovered and parked of each queue of the
+--   batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
 --   marked as spared applies to an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its
 --   old rank, or scheduled for its due time if that is still ahead); of a job that was asked to stop: lease, JSON of
@@ -26,10 +27,16 @@ local function old_rank(lease, claim)
   return (struct.unpack('>I8', claim, 25))
 end
 
+-- When it was claimed (µs); nothing if its claim record is lost.
+local function claimed_at(claim)
+  return #claim >= 24 and struct.unpack('>I8', claim, 17)
+end
+
 -- Type checks (see the prelude).
 check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, dead_bodies)
 redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes); check_tenants()
-for base = of_queues, #KEYS - 4, 4 do
+check_limits(); check_hashes(claim_limits); redis.call('ZCARD', limit_times)
+for base = of_queues, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
 -- This changes nothing: a user who may not write here fails before the first change.
@@ -46,12 +53,14 @@ for at = 4, #ARGV, 4 do
   local result = queue == -1 and record ~= '' and KEYS[next_result]
   if result then next_result = next_result + 1 end
   if lease_end and tonumber(lease_end) <= now and is_judged then
-    local rank, base = old_rank(lease, claim), of_queues + 4 * (queue - 1)
+    local rank, base = old_rank(lease, claim), of_queues + 5 * (queue - 1)
     redis.call('ZREM', leases, lease)
     redis.call('SREM', unconfirmed, lease)
-    redis.call('HDEL', claim_records, string.sub(lease, 1, 12))
+    local id = string.sub(lease, 1, 12)
+    redis.call('HDEL', claim_records, id)
+    local held = redis.call('HGET', claim_limits, id)
+    if held then free_limits(now, lease, held, queue > 0 and is_spared(record) and claimed_at(claim)) end
     if stops then
-      local id = string.sub(lease, 1, 12)
       if result then keep_result(result, id, record, delay) end
       delete_extras(member)
       redis.call('HDEL', jobs, id)
@@ -59,7 +68,7 @@ for at = 4, #ARGV, 4 do
     elseif queue == 0 then
       put_dead_letter(now, member, record)
     else
-      redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
+      redis.call('HSET', attempts, id, record)
       take_key_again(member)
       due = math.max(now + delay, due or 0)
       if due > now then

@@ -3,8 +3,8 @@
 --   and its turn if both are ready; its attempts count from 1 again. If the holder runs, nothing happens to it. Either all
 --   of this is done, or nothing. A repeated call stores no second job, but replaces again.
 -- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants; then scheduled, ready, notify and
---   recovered of each queue of the new jobs and of the holders.
+--   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, open_limits, waiting_for;
+--   then scheduled, ready, notify, recovered and parked of each queue of the new jobs and of the holders.
 -- ARGV: now, head start (ms), then per job: number of its queue, member, due time ('' = at once, '+n' = n µs from now, n =
 --   µs since the epoch), body (signed for the id of the holder if there is one), extras record, the holder's member that
 --   the caller read ('' = none), number of the holder's queue (0 = none), if its calls are debounced the longest time
@@ -31,20 +31,20 @@ local function judge(own_id, key, expected, base)
   -- Its flags and its priority may have changed.
   if id ~= string.sub(expected, 1, 12) then return 'ELSEWHERE' end
   if holder == '' then return 'NEW', holder end
-  local place, score = waiting_place(holder, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
+  local place, score = waiting_place(holder, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], KEYS[base + 5])
   if place then return 'REPLACED', holder, place, score end
   return redis.call('HEXISTS', claim_records, id) == 1 and 'KEPT' or 'ELSEWHERE'
 end
 
 -- Type checks (see the prelude).
-check_hashes(attempts, job_extras); check_tenants()
-for base = FIXED, #KEYS - 4, 4 do
-  check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
+check_hashes(attempts, job_extras); check_tenants(); check_limits()
+for base = FIXED, #KEYS - 5, 5 do
+  check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); check_zsets(KEYS[base + 4], KEYS[base + 5])
 end
 local batch, reply, waiting = {}, {now}, {}
 for at = 3, #ARGV, 9 do
-  local base, member, due, body = FIXED + 4 * (tonumber(ARGV[at]) - 1), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local extra, expected, holder_base = ARGV[at + 4], ARGV[at + 5], FIXED + 4 * (tonumber(ARGV[at + 6]) - 1)
+  local base, member, due, body = FIXED + 5 * (tonumber(ARGV[at]) - 1), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local extra, expected, holder_base = ARGV[at + 4], ARGV[at + 5], FIXED + 5 * (tonumber(ARGV[at + 6]) - 1)
   local own_id, key = string.sub(member, 1, 12), key_of_extras(extra)
   local word, holder, place, score = judge(own_id, key, expected, holder_base)
   if word == 'ELSEWHERE' then return {now, word} end

@@ -1,8 +1,8 @@
 -- Reschedule: waiting jobs get another due time; if that has come, they become ready. A job with a later time gets the
 --   head start of delayed jobs: its member changes, and its body and the holder of its key follow.
 -- KEYS: claim_records, jobs, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion,
---   notify_dispatcher, tenant_jobs, turns, tenants; then scheduled, ready, notify and recovered of each queue that the
---   caller read in the jobs' bodies.
+--   notify_dispatcher, tenant_jobs, turns, tenants, limit_jobs, open_limits, waiting_for; then scheduled, ready, notify,
+--   recovered and parked of each queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, member, due time ('+n' = n µs from now, n =
 --   µs since the epoch), the body that the caller read, the member and body that replace it if it has a later time
 --   ('' = they stay), the body that replaces it if it becomes ready ('' = it stays).
@@ -17,7 +17,7 @@ local function reschedule(base, member, given, seen, later_member, later_body, r
   local new_member, new_body = member, ready_body
   if due > now and later_body ~= '' then new_member, new_body = later_member, later_body end
   if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0 end
-  local place, score = waiting_place(member, scheduled, ready, KEYS[base + 4])
+  local place, score = waiting_place(member, scheduled, ready, KEYS[base + 4], KEYS[base + 5])
   if not place then return why_not_waiting(id), 0 end
   leave(place, member, score)
   if new_body ~= '' then
@@ -36,13 +36,13 @@ local function reschedule(base, member, given, seen, later_member, later_body, r
 end
 
 -- Type checks (see the prelude).
-check_hashes(jobs, job_extras, unique_keys); check_tenants()
-for base = FIXED, #KEYS - 4, 4 do
-  check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
+check_hashes(jobs, job_extras, unique_keys); check_tenants(); check_limits()
+for base = FIXED, #KEYS - 5, 5 do
+  check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); check_zsets(KEYS[base + 4], KEYS[base + 5])
 end
 local replies = {}
 for i = 3, #ARGV, 7 do
-  local word, due = reschedule(FIXED + 4 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 6))
+  local word, due = reschedule(FIXED + 5 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 6))
   replies[#replies + 1], replies[#replies + 2] = word, due
 end
 return replies

@@ -1,12 +1,13 @@
 -- Snapshot: what a dashboard shows of one shard at one moment. Reads only.
 -- KEYS: leases, jobs, dead_letters, queues, next_due, paused, workers, dispatchers, process_reports, quiet_workers,
---   metrics; then scheduled, ready and recovered of each queue that the caller knows.
+--   metrics, paused_tasks; then scheduled, ready, recovered and parked of each queue that the caller knows.
 -- ARGV: now, 1 = with INFO, then the dimensions to return the metrics of.
 -- Returns: now (µs); claimed jobs; dead letters; those of the last hour; newest death ('' = none); names of queues,
 --   encoded; fields of paused; workers and dispatchers with their scores; fields of process_reports; quiet_workers; a
 --   series per dimension (false = none); INFO ('' = not requested, or not allowed); then per queue a list: scheduled,
---   ready (with recovered), overdue, due time of the oldest overdue ('' = none) and of the first that is not due yet,
---   the start of its body (false = none), member and rank of the first ready job.
+--   ready (with recovered and parked), overdue, due time of the oldest overdue ('' = none) and of the first that is not due yet,
+--   the start of its body (false = none), member and rank of the first ready job that
+--   is not parked, and number of parked jobs; and fields of paused_tasks.
 -- Cost: O(log n) a queue, O(1) a process and dimension.
 local now, with_info = now_us(ARGV[1]), ARGV[2] == '1'
 
@@ -22,18 +23,27 @@ end
 local info = with_info and redis.pcall('INFO') or ''
 
 local states = {}
-for base = FIXED, #KEYS - 3, 3 do
+for base = FIXED, #KEYS - 4, 4 do
   local scheduled, ready, recovered = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
-  local oldest, first, back = lowest(scheduled, 0), lowest(ready, 0), lowest(recovered, 0)
-  local number = (first[1] and redis.call('ZCARD', ready) or 0) + (back[1] and redis.call('ZCARD', recovered) or 0)
-  if back[1] and not (first[1] and tonumber(first[2]) <= tonumber(back[2])) then first = back end
+  local oldest, first, number, parked = lowest(scheduled, 0), {}, 0, 0
+  for _, place in ipairs({ready, recovered, KEYS[base + 4]}) do
+    local head = lowest(place, 0)
+    local count = head[1] and redis.call('ZCARD', place) or 0
+    number = number + count
+    if place == KEYS[base + 4] then
+      -- These do not wait for a worker.
+      parked = count
+    elseif head[1] and not (first[1] and tonumber(first[2]) <= tonumber(head[2])) then
+      first = head
+    end
+  end
   local waiting = oldest[1] and redis.call('ZCARD', scheduled) or 0
   local overdue = waiting > 0 and redis.call('ZCOUNT', scheduled, '-inf', now) or 0
   local following = overdue < waiting and redis.call('ZRANGE', scheduled, overdue, overdue, 'WITHSCORES') or {}
   local body = following[1] and redis.call('HGET', jobs, string.sub(following[1], 1, 12))
   states[#states + 1] = {
     waiting, number, overdue, overdue > 0 and oldest[2] or '', following[2] or '',
-    body and string.sub(body, 1, HEAD) or false, first[1] or '', first[2] or '',
+    body and string.sub(body, 1, HEAD) or false, first[1] or '', first[2] or '', parked,
   }
 end
 return {
@@ -41,5 +51,5 @@ return {
   newest[2] or '', redis.call('ZUNION', 2, queues, next_due), redis.call('HGETALL', paused),
   redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'), redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
   redis.call('HGETALL', process_reports), redis.call('HKEYS', quiet_workers), series,
-  type(info) == 'string' and info or '', states,
+  type(info) == 'string' and info or '', states, redis.call('HGETALL', paused_tasks),
 }

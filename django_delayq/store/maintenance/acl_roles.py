@@ -58,7 +58,7 @@ PRODUCER = AclRole(
 #: `run_dispatcher`.
 DISPATCHER = AclRole(
     name="dispatcher",
-    scripts=("promote", "reclaim", "report"),
+    scripts=("promote", "let_in", "reclaim", "report", "set_limits"),
     plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
@@ -67,22 +67,22 @@ DISPATCHER = AclRole(
 WORKER = AclRole(
     name="worker",
     includes=(DISPATCHER, PRODUCER),
-    scripts=("settle_and_claim", "claim_one", "heartbeat", "notify"),
+    scripts=("settle_and_claim", "claim_one", "heartbeat", "notify", "take_limit", "give_back_limit", "back_off"),
     plain=("BRPOP", "SREM", "XADD", "ZRANGE"),
 )
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
 VIEW = AclRole(
     name="view",
-    scripts=("find", "page", "snapshot", "due_histogram", "find_tenants"),
-    plain=("HGET", "HSCAN", "TIME", "ZSCORE", "ZUNION"),
+    scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits"),
+    plain=("HGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
 )
-#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
+#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks and quiet workers.
 ACTION = AclRole(
     name="action",
     includes=(VIEW,),
     scripts=(
         *("cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
-        *("pause", "resume", "pause_tenant", "resume_tenant"),
+        *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task"),
     ),
     plain=("HSTRLEN",),
 )

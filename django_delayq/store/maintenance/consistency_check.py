@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.codec import try_decode_head
+from django_delayq.job.body.codec import try_decode_head
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
@@ -66,7 +66,7 @@ class ConsistencyCheck:
         places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
         # In the order in which a job moves: one that moves meanwhile is met at least once.
         waiting = [keys.named(queue) for queue in queues]
-        places += [(noun, place[noun]) for noun in ("scheduled", "ready", "recovered") for place in waiting]
+        places += [(noun, place[noun]) for noun in ("scheduled", "ready", "recovered", "parked") for place in waiting]
         for noun, place in places:
             for entries, bodies in self._entries(place):
                 unreadable.update(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature, KeyHeld, ShardsChanged
-from django_delayq.job.codec import decode, decode_head, encode, encrypt, with_due
+from django_delayq.job.body.codec import decode, decode_head, encode, encrypt, with_due
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts

@@ -1,6 +1,6 @@
 """Expiry: what `reschedule` and `requeue` do to the expiry in a stored body."""
 
-from django_delayq.job.codec import decode_head, decrypt, encrypt, with_due
+from django_delayq.job.body.codec import decode_head, decrypt, encrypt, with_due
 from django_delayq.store.shard import Shard
 
 

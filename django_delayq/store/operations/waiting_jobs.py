@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature
-from django_delayq.job.codec import Head, try_decode, try_decode_head, with_flags, with_queue
+from django_delayq.job.body.codec import Head, try_decode, try_decode_head, with_flags, with_queue
 from django_delayq.job.job import Flag, State
 from django_delayq.job.result import Result
 from django_delayq.store.client.resp import Part

@@ -26,7 +26,7 @@ class WorkerControl:
         The end is in µs since the epoch; promote ends the pause then. A paused queue gets the new end, or none.
         Returns False if it was paused until then already.
         """
-        args: list[Part] = [_name(by), b"" if until_us is None else until_us]
+        args: list[Part] = [short_name(by), b"" if until_us is None else until_us]
         return bool(self._shard.run(_PAUSE, args, queue=queue))
 
     def resume(self, queue: str) -> bool:
@@ -35,7 +35,7 @@ class WorkerControl:
 
     def pause_tenant(self, queue: str, tenant: str, *, by: str) -> bool:
         """Stop claims of a tenant's jobs of a fair queue until it is resumed. Returns False if it was paused so."""
-        args = [tenant_digest(tenant), _name(by), tenant.encode("utf-8", "surrogatepass")]
+        args = [tenant_digest(tenant), short_name(by), tenant.encode("utf-8", "surrogatepass")]
         return bool(self._shard.run(_PAUSE_TENANT, args, queue=queue))
 
     def resume_tenant(self, queue: str, tenant: str) -> bool:
@@ -44,7 +44,7 @@ class WorkerControl:
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
         """Make a worker quiet at once: it claims no more jobs. Returns False if it is unknown or already quiet."""
-        return self._quiet(worker_id, _name(by) or b"?")
+        return self._quiet(worker_id, short_name(by) or b"?")
 
     def unquiet(self, worker_id: bytes) -> bool:
         """Make a worker claim jobs again at once. Returns False if it was not quiet."""
@@ -71,5 +71,6 @@ class WorkerControl:
         return False
 
 
-def _name(by: str) -> bytes:
+def short_name(by: str) -> bytes:
+    """Return the name of a person as it is stored."""
     return by.encode("utf-8", "replace")[:_LONGEST_NAME]

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django_delayq.exceptions import BadBody
-from django_delayq.job.codec import decode_head
+from django_delayq.job.body.codec import decode_head
 from django_delayq.job.job import due_of_rank
 from django_delayq.metrics import ALL_JOBS, queue_dimension, task_dimension
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import decode_queue
 from django_delayq.store.queries.job_pages import whole
-from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot
+from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot, read_paused_tasks
 from django_delayq.store.shard import Shard
 
 _SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
@@ -50,10 +50,10 @@ class DashboardQueries:
         """Return the snapshot with these queues, and the names that it should have."""
         keys = self._shard.keys
         dimensions = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
-        places = [key for each in queues for key in (keys.scheduled(each), keys.ready(each), keys.recovered(each))]
+        places = [key for each in queues for key in keys.places(each)]
         reply = self._shard.run(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
-        pauses, workers, dispatchers, reports, quiet, series, info, states = more
+        pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks = more
         paused, statuses = dict(_pairs(pauses)), dict(_pairs(reports))
         snapshot = Snapshot(
             now_us=now_us,
@@ -81,12 +81,13 @@ class DashboardQueries:
             ],
             server=ServerInfo.of(_info(info)) if info else None,
             metrics={dimension: text for dimension, text in zip(dimensions, series, strict=True) if text},
+            paused_tasks=read_paused_tasks(paused_tasks[1::2]),
         )
         # A paused queue is listed even without jobs. The key of its ready set ends with its name.
         return snapshot, sorted({decode_queue(key.rpartition(b":")[2]) for key in (*names, *paused)})
 
     def _queue_state(self, cells: Sequence[Any], pause: Pause | None) -> QueueState:
-        scheduled, ready, overdue, oldest, following, head, member, rank = cells
+        scheduled, ready, overdue, oldest, following, head, member, rank, parked = cells
         oldest_ready_us = None
         if member:
             flags = member[13] if len(member) > 13 else 0
@@ -94,6 +95,7 @@ class DashboardQueries:
         return QueueState(
             scheduled=scheduled,
             ready=ready,
+            parked=parked,
             overdue=overdue,
             oldest_overdue_us=_moment(oldest),
             next_due_us=_moment(following),

@@ -8,13 +8,14 @@ from time import monotonic
 from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import Head, try_decode, try_decode_head
+from django_delayq.job.body.codec import Head, try_decode, try_decode_head
 from django_delayq.job.ids import to_text
-from django_delayq.job.job import Flag, Job, State, due_of_rank
+from django_delayq.job.job import Flag, Job, LimitUse, State, due_of_rank
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.job.security.attempts_record import read_attempts
 from django_delayq.job.security.encryption import PROGRESS, Cipher
+from django_delayq.store.digests import limit_digest, paused_task_digest
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
 #: Larger than every score that a script writes.
@@ -44,6 +45,8 @@ class JobRow:
     #: Of a claimed job, with the name of its worker.
     claim_record: ClaimRecord = ClaimRecord(0, 0)
     worker: str = ""
+    #: Of a parked job: the digest of the limit that it waits for.
+    limit: bytes = b""
     due_first_us: int = 0
     #: The queue whose place holds it; empty for claimed and dead jobs.
     found_in: str = ""
@@ -101,6 +104,26 @@ class JobRow:
     def waiting_for(self) -> str:
         """What it waits for, the value of an `OutcomeKind`, if no worker could run it so far; else ""."""
         return self.attempts.waiting_for if self.waits and self.attempts.waiting_since_us else ""
+
+    @property
+    def task_is_paused(self) -> bool:
+        """Whether it is parked because its task is paused."""
+        return bool(self.limit) and self.limit == paused_task_digest(self.task)
+
+    @property
+    def limit_use(self) -> LimitUse | None:
+        """The limit that a parked job waits for; None also if its body does not tell."""
+        limits = self.job.limits if self.limit and self.job else ()
+        return next((use for use in limits if limit_digest(*use) == self.limit), None)
+
+    @property
+    def parked_for(self) -> str:
+        """What a parked job waits for: "limit stripe", "limit stripe (4711)", or "paused task"; else ""."""
+        if self.task_is_paused:
+            return "paused task"
+        if use := self.limit_use:
+            return f"limit {use.name}" if use.value is None else f"limit {use.name} ({use.value})"
+        return "limit" if self.limit else ""
 
     @property
     def expires_us(self) -> int | None:
@@ -256,7 +279,9 @@ def read_row(
     if state is State.DEAD:
         attempts, _, body = DeadLetterRecord.unpack(stored)
         size, stored = size - (len(stored or b"") - len(body)), body
-    claim = ClaimRecord.unpack(claim_record)
+    # A ready job has no claim, and a parked one has its limit in that place.
+    limit = (claim_record or b"") if state is State.READY else b""
+    claim = ClaimRecord.unpack(None if limit else claim_record)
     if claim.progress:
         claim = claim._replace(progress=cipher.try_open(member[:12], PROGRESS, claim.progress))
     return JobRow(
@@ -269,6 +294,7 @@ def read_row(
         attempts=read_attempts(attempts, raw_id=member[:12], cipher=cipher),
         claim_record=claim,
         worker=worker_name.decode(errors="replace") if worker_name else "",
+        limit=limit,
         due_first_us=due_first_us,
         found_in=found_in[place - 1],
         result=result,

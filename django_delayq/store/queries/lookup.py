@@ -5,7 +5,7 @@ from typing import Any
 
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US
-from django_delayq.job.codec import SIGNATURE, try_decode_head
+from django_delayq.job.body.codec import SIGNATURE, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
 from django_delayq.job.security.encryption import OVERHEAD, RESULT
@@ -104,7 +104,7 @@ class Lookup:
         if state in _PLACES:
             places, found_in = [keys(_PLACES[state])], [""]
         else:
-            of_queue = (keys.scheduled,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
+            of_queue = (keys.scheduled,) if state is State.SCHEDULED else (keys.ready, keys.recovered, keys.parked)
             places = [place(queue) for queue in queues for place in of_queue]
             found_in = [queue for queue in queues for _ in of_queue]
         count = min(max(1, count), MAX_ROWS)

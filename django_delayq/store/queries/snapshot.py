@@ -26,7 +26,7 @@ _PAUSE = re.compile(rb"(\d{1,18}) (.*?)(?:\xff(\d{1,18}))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Who paused a queue, when, and until when (µs since the epoch)."""
+    """Who paused a queue, a tenant or a task, when, and until when (µs since the epoch)."""
 
     by: str
     at_us: int
@@ -49,6 +49,8 @@ class QueueState:
 
     scheduled: int = 0
     ready: int = 0
+    #: Those of the ready jobs that a limit, or the pause of their task, keeps from beginning.
+    parked: int = 0
     #: Scheduled jobs that are due, and the due time of the first of them.
     overdue: int = 0
     oldest_overdue_us: int | None = None
@@ -66,6 +68,7 @@ class QueueState:
         return cls(
             scheduled=sum(state.scheduled for state in states),
             ready=sum(state.ready for state in states),
+            parked=sum(state.parked for state in states),
             overdue=sum(state.overdue for state in states),
             oldest_overdue_us=_of(min, (state.oldest_overdue_us for state in states)),
             next_due_us=_of(min, (state.next_due_us for state in states)),
@@ -161,6 +164,8 @@ class Snapshot:
     metrics: dict[bytes, bytes]
     #: None if it was not requested, or this user may not read it.
     server: ServerInfo | None = None
+    #: Task -> who paused it.
+    paused_tasks: dict[str, Pause] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> QueueState:
@@ -215,7 +220,23 @@ def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
             dimension: b"".join(each.metrics.get(dimension, b"") for each in snapshots) for dimension in dimensions
         },
         server=snapshots[0].server,
+        # Even if only some shards have it: to resume the task resumes it in all.
+        paused_tasks={name: pause for each in snapshots for name, pause in each.paused_tasks.items()},
     )
+
+
+def read_paused_tasks(values: Iterable[bytes]) -> dict[str, Pause]:
+    """Read the values of `paused_tasks`; those that no release wrote are left out."""
+    split = (value.partition(b"\xff") for value in values)
+    return {_task_name(task): pause for by, _, task in split if task and (pause := Pause.read(by))}
+
+
+def _task_name(stored: bytes) -> str:
+    try:
+        return stored.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        # Somebody edited it.
+        return stored.decode("utf-8", "backslashreplace")
 
 
 def _of(choose: Callable[[list[int]], int], moments: Iterable[int | None]) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django_delayq.job.codec import try_decode
+from django_delayq.job.body.codec import try_decode
 from django_delayq.job.job import due_of_rank
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import queue_hash, tenant_digest

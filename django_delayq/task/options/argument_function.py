@@ -30,10 +30,18 @@ def check_argument_function(func: Any, of: Signature, *, name: str) -> None:
 
 @sensitive_variables()
 def call_with_arguments(
-    func: ArgumentFunction, of: Signature, args: Iterable[Any], kwargs: dict[str, Any], *, task: str, name: str
+    func: ArgumentFunction,
+    of: Signature,
+    args: Iterable[Any],
+    kwargs: dict[str, Any],
+    *,
+    task: str,
+    name: str,
+    numbers: bool = False,
 ) -> str | None:
     """Return the value of the option `name` for a job with these arguments; defaults of the task are filled in.
 
+    With `numbers` a whole number counts as its text.
     Raises TypeError if the arguments do not fit the task, ValueError for a value that is no text of 1 to 200 bytes, and
     what the function raises.
     """
@@ -47,13 +55,15 @@ def call_with_arguments(
     if not any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
         values = {each: value for each, value in values.items() if each in parameters}
     try:
-        value = func(**values)
+        value: Any = func(**values)
     except StopIteration as error:
         # An iterator that makes jobs would end here, and the rest would be lost without a word.
         raise RuntimeError(f"the {name}= function of {task} raised StopIteration; give next() a default") from error
     except Exception as error:
         error.add_note(f"This was raised by the {name}= function of {task}.")
         raise
+    if numbers and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     return None if value is None else check_name(value, name=f"the {name} of {task}")
 
 

@@ -1,4 +1,4 @@
-"""Task options: the types of their values, and the checks of those that no job can have."""
+"""Task options: the types of their values, what they change of a task, and the checks of those that no job can have."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from django_delayq.clock import duration_us
+from django_delayq.conf.settings import get_config
 from django_delayq.conf.spelling import one_of
 from django_delayq.conf.validators import check_name
 from django_delayq.job.job import MAX_PRIORITY, MIN_PRIORITY
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import Debounce, Throttle
-from django_delayq.task.options.expiry import OnExpiry
+from django_delayq.task.options.expiry import OnExpiry, expiry_times
+from django_delayq.task.options.limits import LimitOptions
 
 #: What happens if another job holds the key: its handle is returned, `KeyHeld` raised, or a waiting job replaced.
 UniqueWord = Literal["keep", "reject", "replace"]
@@ -24,6 +26,8 @@ AlreadyDone = Callable[..., bool | Awaitable[bool]]
 RetryDelay = Callable[[int, BaseException], float | timedelta | None]
 #: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
 _MIN_RESULT_TTL_US = 1_000
+#: Options that are fields of a task as they are.
+_FIELDS = ("key", "unique", "until", "retry", "priority", "on_commit", "database", "on_expiry", "tenant")
 
 
 def result_ttl_us(value: bool | float | timedelta) -> int | None:
@@ -37,6 +41,34 @@ def result_ttl_us(value: bool | float | timedelta) -> int | None:
     if not _MIN_RESULT_TTL_US <= ttl_us < 2**53:
         raise ValueError("store_result must be True, False, or a time of at least 1 ms for which the result is kept")
     return ttl_us
+
+
+def changed_fields(limits: LimitOptions, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the changed fields of a task that has these limits; options that are None change nothing.
+
+    Raises TypeError, ValueError, `InvalidDelay`, `InvalidMoment` and `UnknownQueue`.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    changes = {name: given[name] for name in _FIELDS if name in given}
+    if "at" in given and "run_after" in given:
+        raise TypeError("at and run_after mean the same; give one of them")
+    time = given.get("at", given.get("run_after"))
+    if "delay" in given or time is not None:
+        changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=given.get("delay"), at=time)
+    if "queue" in given and "queue_name" in given:
+        raise TypeError("queue and queue_name mean the same; give one of them")
+    if "queue" in given or "queue_name" in given:
+        changes["queue"] = get_config().tasks.check_queue(given.get("queue", given.get("queue_name")))
+    for name in ("timeout", "hard_timeout"):
+        if name in given:
+            changes[f"{name}_us"] = duration_us(given[name], name=name)
+    if "expires" in given:
+        changes["expires"] = expiry_times(given["expires"])
+    if "store_result" in given:
+        changes["result_ttl_us"] = result_ttl_us(given["store_result"])
+    if not given.keys().isdisjoint(("limit", "cost", "on_limit")):
+        changes["limits"] = limits.changed(given.get("limit"), given.get("cost"), given.get("on_limit"))
+    return changes
 
 
 def check_retry_delay(func: Any, *, name: str) -> None:

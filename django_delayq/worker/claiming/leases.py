@@ -51,6 +51,11 @@ class HeldClaims:
         """Iterate over a copy; safe in another thread."""
         return iter(list(self._claims.values()))
 
+    def without(self, settled: Iterable[Claim]) -> list[Claim]:
+        """Return all claims but these, whose outcomes the next request has."""
+        leases = {claim.lease for claim in settled}
+        return [claim for claim in self if claim.lease not in leases]
+
     def add(self, claims: Iterable[Claim]) -> None:
         """Hold these claims; their leases count from the moment the request was sent."""
         with self._lock:

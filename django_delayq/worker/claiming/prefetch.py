@@ -8,9 +8,11 @@ Workers of several shards share one pool. A worker that alone has jobs uses the 
 has an equal share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import inf
+
+from django_delayq.job.job import Claim
 
 #: Seconds of work to hold.
 _PREFETCH = 0.05
@@ -38,6 +40,8 @@ class Load:
     own: int
     #: Claims of fair queues that all workers held when they last made a request.
     held_fair: int = 0
+    #: The same of jobs with limits.
+    held_limited: int = 0
     #: Number of other workers that want more claims.
     contenders: int
     #: Approximate seconds until one more claim would begin, if all slots are taken.
@@ -67,6 +71,11 @@ class Load:
         return max(0, min(self.claim_count, self.size + _FAIR_AHEAD - self.held_fair))
 
     @property
+    def limited_count(self) -> int:
+        """Most claims of jobs with limits among them: such a job never waits here, since it has its slots already."""
+        return max(0, min(self.claim_count, self.size - self.held_limited))
+
+    @property
     def has_slot(self) -> bool:
         """Whether a claim would begin at once, or soon because others hold more than their share."""
         return self.claim_count > 0 and (self.held < self.size or self.own < self.share)
@@ -86,8 +95,8 @@ class PrefetchPolicy:
         self._holds = holds
         self._sharing = [] if sharing is None else sharing
         self._sharing.append(self)
-        #: Only fair queues have more jobs, so few of them are claimed at a time.
-        self.only_fair = False
+        #: Only fair queues have more jobs, or those have limits, so few of them are claimed at a time.
+        self.only_bounded = False
         #: Average seconds of a run; None before the first.
         self._average: float | None = None
         #: Claims to hold: 50 ms of work, 1 to 128.
@@ -95,9 +104,10 @@ class PrefetchPolicy:
         #: Number of claims left at which to request more, before the pool is idle.
         self.refill_at = 0
         self._update_target()
-        #: Number of claims in the request in flight, and of those of fair queues that this worker held when it made it.
+        #: Number of claims in the request in flight, and of those of fair queues, and with limits, that this worker
+        #: held when it made it.
         self.requested = 0
-        self.held_fair = 0
+        self.held_fair = self.held_limited = 0
         #: The worker wants more claims.
         self.wants_more = False
         #: The worker had no free slot when it last looked, so it does not listen for notifications.
@@ -110,11 +120,16 @@ class PrefetchPolicy:
             self._average = seconds if self._average is None else self._average + _WEIGHT * (seconds - self._average)
         self._update_target()
 
-    def record_more(self, *, only_fair: bool) -> None:
-        """Record whether only fair queues have more jobs."""
-        if only_fair != self.only_fair:
-            self.only_fair = only_fair
+    def record_more(self, *, only_bounded: bool) -> None:
+        """Record whether only fair queues have more jobs, or those have limits."""
+        if only_bounded != self.only_bounded:
+            self.only_bounded = only_bounded
             self._update_target()
+
+    def record_held(self, claims: Sequence[Claim], fair_queues: Collection[str]) -> None:
+        """Count the claims that this worker holds of fair queues, and with limits."""
+        self.held_fair = sum(claim.queue in fair_queues for claim in claims)
+        self.held_limited = sum(claim.is_limited for claim in claims)
 
     def back_off(self) -> None:
         """Stop prefetching until short runs are measured again: claims waited too long and were released.
@@ -146,6 +161,7 @@ class PrefetchPolicy:
             held=held + sum(each.requested for each in self._sharing),
             own=self._holds(),
             held_fair=sum(each.held_fair for each in self._sharing),
+            held_limited=sum(each.held_limited for each in self._sharing),
             contenders=self.contenders,
             wait=self._wait(),
             target=self.target,
@@ -157,7 +173,7 @@ class PrefetchPolicy:
         if self._average is not None:
             self.target = max(1, min(_MAX_HELD, int(self._size * _PREFETCH / max(self._average, 1e-6))))
         self.refill_at = max(self.target // 4, self.target - MAX_CLAIMS)
-        if self.only_fair:
+        if self.only_bounded:
             self.refill_at = min(self.refill_at, self._size + _FAIR_AHEAD // 2)
 
     def _wait(self) -> float:

@@ -9,6 +9,9 @@ from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.outcome import OutcomeKind
 from tests.admin.jobs import HOSTILE, TRACEBACK
 
+#: No attempt ends so.
+_NOT_RECORDED = {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED, OutcomeKind.PAUSED}
+
 
 def failed(error: str) -> ErrorSummary:
     return ErrorSummary.read(ending="failed", error=error)
@@ -46,7 +49,7 @@ def test_an_outcome_that_is_not_an_exception_has_its_own_name(ending: str) -> No
     assert (failure.error, failure.message) == (ending, "No use: at all")
 
 
-@pytest.mark.parametrize("ending", sorted(set(OutcomeKind) - {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED}))
+@pytest.mark.parametrize("ending", sorted(set(OutcomeKind) - _NOT_RECORDED))
 def test_every_recorded_outcome_has_words(ending: OutcomeKind) -> None:
     with override("de"):
         assert ErrorSummary.read(ending=ending).name

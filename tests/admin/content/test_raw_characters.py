@@ -57,6 +57,7 @@ def raw_store(stock: ShardApis) -> dict[str, str]:
         said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "running": {RAW: 1}}
         tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, **said)
     stock.operations.pause(RAW, by=RAW)
+    stock.operations.limits.pause_task(RAW, by=RAW)
     return ids
 
 

@@ -19,6 +19,7 @@ VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "scheduled, filtered": ("scheduled", {"task": "nobody", "within": "24h"}),
     "scheduled, one queue": ("scheduled", {"queue": "mail"}),
     "queues": ("queues", {}),
+    "limits": ("limits", {}),
     "running": ("running", {}),
     "failed": ("failed", {}),
     "failed, by error": ("failed", {"group": "error"}),

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from django_delayq.admin.filters import url_name
-from django_delayq.admin.views import tenants
+from django_delayq.admin.views.queues import tenants
 from django_delayq.display.text import printable
 from django_delayq.job.ids import to_text
 from django_delayq.store.digests import queue_hash, tenant_digest

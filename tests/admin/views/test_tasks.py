@@ -40,7 +40,7 @@ def test_options_and_last_hour_of_each(browser: Client, stock: ShardApis, only_t
     ((name, cells),) = rows(browser, "tasks").items()
     assert name.startswith(only_task)
     assert "views/test_tasks.py:" in name
-    queue, tries, waits, timeout, done, failed, times, _ = cells
+    queue, tries, waits, timeout, done, failed, times, *_ = cells
     waited = "after random delays of up to 3 s, …, 1 min 36 s"
     assert [queue, tries, waits, timeout] == ["mail", "7", waited, "30 s / 40 s"]
     assert [done, failed] == ["18", "2"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from redis import Redis
 
-from django_delayq.job.job import State
+from django_delayq.conf.limit_rules import LimitRule
+from django_delayq.job.job import LimitUse, State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.job.unsent import Throttle
@@ -17,6 +18,7 @@ from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.limits import Taken
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
@@ -25,6 +27,7 @@ from django_delayq.testing.local_redis import LocalRedisServer
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
+LIMIT, RULE = LimitUse("one"), LimitRule(max_running=1)
 PASSWORD = "s3cret-of-the-role"
 PREFIX = "acl-test"
 Step = Callable[[ShardApis, ShardApis], Any]
@@ -192,6 +195,59 @@ def stop(role: ShardApis, every: ShardApis) -> Any:
     return asked and not worker.settle(claim, Action.CANCEL).lost
 
 
+def set_limits(role: ShardApis, every: ShardApis) -> Any:
+    role.operations.limits.set_limits([("other", RULE)])
+    return role.operations.limits.set_limits([(LIMIT.name, RULE)])
+
+
+def use_limit(role: ShardApis, every: ShardApis) -> Any:
+    every.operations.limits.set_limits([(LIMIT.name, RULE)])
+    _, [claim] = claimed(every)
+    limits, used = role.operations.limits, LimitUse(LIMIT.name, every.add().hex())
+    assert limits.take_limit(used, lease=claim.lease) == (Taken.TAKEN, None)
+    limits.back_off(used, SECOND)
+    return limits.give_back_limit(used, lease=claim.lease)
+
+
+def let_in(role: ShardApis, every: ShardApis) -> Any:
+    every.operations.limits.set_limits([(LIMIT.name, RULE)])
+    queue = every.add().hex()
+    for _ in range(2):
+        every.add(queue=queue, limits=[LimitUse(LIMIT.name, queue)])
+    worker = every.worker()
+    [claim] = worker.take(2, queue).claims
+    worker.settle(claim, Action.ACKNOWLEDGE)
+    promoted = every.promote()
+    return role.promotion.let_in(promoted.open_limits, promoted.parked_in)
+
+
+def pause_task(role: ShardApis, every: ShardApis) -> Any:
+    task = every.add().hex()
+    assert role.operations.limits.pause_task(task, by="ann")
+    return role.operations.limits.resume_task(task)
+
+
+def pause_tenant(role: ShardApis, every: ShardApis) -> Any:
+    tenant = every.add().hex()
+    every.add(queue="fair", tenant=tenant)
+    assert role.operations.workers.pause_tenant("fair", tenant, by="ann")
+    return role.operations.workers.resume_tenant("fair", tenant)
+
+
+def find_tenants(role: ShardApis, every: ShardApis) -> Any:
+    every.add(queue="fair", tenant="acme")
+    every.operations.workers.pause_tenant("fair", "acme", by="ann")
+    queries = role.store.tenants(role.shard.index)
+    return queries.find("fair", "acme").paused and any(queries.paused("fair"))
+
+
+def find_limits(role: ShardApis, every: ShardApis) -> Any:
+    every.operations.limits.pause_task("shop.tasks.remind", by="ann")
+    limits = role.store.limits(role.shard.index)
+    assert limits.find_all([LIMIT.name], ["shop.tasks.remind"])[1] == [0]
+    return len(list(limits.find_limits([LIMIT, LIMIT.name]))) == 2 and limits.paused_tasks()["shop.tasks.remind"]
+
+
 def read_queues(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     return role.shard.read_queues()
@@ -334,6 +390,9 @@ STEPS: dict[str, Step] = {
             settle_and_claim,
             claim_one,
             heartbeat,
+            set_limits,
+            use_limit,
+            let_in,
             read_queues,
             read_served_queues,
             listen,
@@ -343,29 +402,40 @@ STEPS: dict[str, Step] = {
             check_shards,
             check_consistency,
         ),
-        *(dashboard, server, report, pause, quiet, add_to_forward_stream),
+        *(
+            dashboard,
+            server,
+            report,
+            pause,
+            quiet,
+            pause_task,
+            pause_tenant,
+            find_tenants,
+            find_limits,
+            add_to_forward_stream,
+        ),
     )
 }
 _PRODUCER = "enqueue cancel cancel_kept stop reschedule find ended holder check_shards wait"
-_DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
-_VIEW = "find holder page read_queues dashboard server"
+_DISPATCHER = "report promote let_in read_expired reclaim listen set_limits check_server check_shards"
+_VIEW = "find holder page read_queues dashboard server find_tenants find_limits"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat listen_for_stops read_served_queues "
-    "notify add_to_forward_stream",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat use_limit listen_for_stops "
+    "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
+    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet pause_task pause_tenant",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
     "producer": "requeue read_served_queues",
-    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
-    "read_served_queues",
+    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify heartbeat "
+    "use_limit read_served_queues",
     "worker": "move requeue discard",
-    "view": "read_served_queues check_server",
-    "action": "enqueue ended read_served_queues check_shards check_server",
+    "view": "ended read_served_queues check_server",
+    "action": "enqueue ended let_in set_limits use_limit read_served_queues check_shards check_server",
     "check": "find ended holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -14,7 +14,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many, get_store, queue
 from django_delayq.exceptions import ScriptFault
-from django_delayq.job.codec import ENCRYPTED_FORMAT
+from django_delayq.job.body.codec import ENCRYPTED_FORMAT
 from django_delayq.job.ids import from_text
 from django_delayq.store.claims import Claims
 from django_delayq.store.client.server_info import ServerInfo

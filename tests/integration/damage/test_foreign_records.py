@@ -11,7 +11,7 @@ from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.dispatcher import LeadTime
 from django_delayq.exceptions import BadBody, StaleExchange, StoreAuthError
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode
+from django_delayq.job.body.codec import decode
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.script import to_store_error

@@ -86,7 +86,7 @@ def test_a_killed_worker_is_lost_and_its_lease_expires(processes: Processes, cli
 
 def test_a_quiet_worker_takes_no_job_ends_those_it_has_and_can_be_woken(processes: Processes, gate: Path) -> None:
     # A worker learns by a report whether it is quiet.
-    processes.configure(TASK_MODULES=["tests.sample_app.frequent_reports"])
+    processes.configure(TASK_MODULES=["tests.sample_app.task_modules.frequent_reports"])
     processes.worker()
     code = until_reported(processes, "worker").code
     held = tasks.wait_for.enqueue(str(gate))

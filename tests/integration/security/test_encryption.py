@@ -12,7 +12,7 @@ from redis import Redis
 from django_delayq import delayed_task, get_job
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import UnknownEncryptionKey
-from django_delayq.job.codec import ENCRYPTED_FORMAT, SIGNED
+from django_delayq.job.body.codec import ENCRYPTED_FORMAT, SIGNED
 from django_delayq.job.job import Expiry, Job, State
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.progress import Progress

@@ -10,7 +10,7 @@ from redis import Redis
 from django_delayq import delayed_task
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadSignature
-from django_delayq.job.codec import SIGNED, encode, with_queue
+from django_delayq.job.body.codec import SIGNED, encode, with_queue
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, OutcomeKind

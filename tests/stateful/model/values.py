@@ -6,7 +6,7 @@ from enum import StrEnum
 from django_delayq.clock import DAY_US
 from django_delayq.conf.queue_options import QueueOptions
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import with_due
+from django_delayq.job.body.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 from django_delayq.job.unsent import Throttle, UnsentJob

@@ -8,7 +8,7 @@ import pytest
 from django_delayq.clock import LATEST_US, SECOND_US
 from django_delayq.exceptions import BadBody
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
-from django_delayq.job.codec import decode, decode_head, with_due, with_flags, with_queue
+from django_delayq.job.body.codec import decode, decode_head, with_due, with_flags, with_queue
 from django_delayq.job.job import Claim, Expiry, Flag, Job
 from django_delayq.job.unsent import encode_new
 from tests.factories import claim_for

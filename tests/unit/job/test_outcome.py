@@ -43,6 +43,8 @@ EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.RESULT_NOT_SERIALIZABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.STOPPED: dict.fromkeys((True, False), (Action.CANCEL, 0, False)),
     OutcomeKind.EXPIRED: dict.fromkeys((True, False), (Action.ACKNOWLEDGE, 0, False)),
+    OutcomeKind.DROPPED: dict.fromkeys((True, False), (Action.ACKNOWLEDGE, 0, False)),
+    OutcomeKind.PAUSED: dict.fromkeys((True, False), (Action.RELEASE, 0, False)),
 }
 KEEPS_PLACE = {OutcomeKind.LEASE_EXPIRED, OutcomeKind.INTERRUPTED}
 #: Runs that are no attempts, whatever the number of the attempt.
@@ -53,6 +55,8 @@ LAST_ATTEMPT = {
     OutcomeKind.UNSTARTED: Action.RELEASE,
     OutcomeKind.STOPPED: Action.CANCEL,
     OutcomeKind.EXPIRED: Action.ACKNOWLEDGE,
+    OutcomeKind.DROPPED: Action.ACKNOWLEDGE,
+    OutcomeKind.PAUSED: Action.RELEASE,
 }
 
 
@@ -69,6 +73,7 @@ def test_an_attempt_before_the_last(ending: OutcomeKind, on_error: bool) -> None
         delay_us=delay_us,
         crash_suspected=suspect,
         keeps_rank=ending in KEEPS_PLACE,
+        parks=ending is OutcomeKind.PAUSED,
         counted=ending not in UNCOUNTED,
     )
 
@@ -82,7 +87,7 @@ def test_max_attempts_is_never_exceeded(
 ) -> None:
     policy = RetryPolicy(max_attempts=LAST, on_error=on_error)
     decision = decide(Outcome(kind=ending, delay_us=delay_us), policy, attempt=attempt, jitter=0.5)
-    assert decision == Decision(action=LAST_ATTEMPT.get(ending, DEAD))
+    assert decision == Decision(action=LAST_ATTEMPT.get(ending, DEAD), parks=ending is OutcomeKind.PAUSED)
 
 
 @pytest.mark.parametrize("delay_us", [0, 1, 10**15])

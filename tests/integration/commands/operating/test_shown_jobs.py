@@ -168,14 +168,14 @@ def replaced(attempts: AttemptHistory) -> AttemptHistory:
     return attempts.add(worker="w\x1b[1m", started_us=1, ended_us=2, ending="failed", error="Bad\x1b[31m: red\x1b[0m")
 
 
-@pytest.mark.parametrize("name", ["snoozed", "expired", "cancelled"])
+@pytest.mark.parametrize("name", ["snoozed", "expired", "dropped", "cancelled"])
 def test_stats_count_what_is_rare(delayq: DelayQ, name: str) -> None:
     tasks.noop.using(queue="mail").enqueue()
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="mail", task="t")
     report(metrics)
     text = run("delayq_stats")
-    assert "done 1  retried 0  failed 0  snoozed 0  expired 0  cancelled 0" in text
+    assert "done 1  retried 0  failed 0  snoozed 0  expired 0  dropped 0  cancelled 0" in text
     assert f"{name}/h" not in text
     for _ in range(3):
         metrics.count_attempt(name, queue="mail", task="t")

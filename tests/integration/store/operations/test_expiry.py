@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import BadBody
-from django_delayq.job.codec import decode
+from django_delayq.job.body.codec import decode
 from django_delayq.job.job import Expiry, Job
 from django_delayq.job.outcome import Action
 from django_delayq.job.unsent import encode_new

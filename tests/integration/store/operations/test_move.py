@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_delayq.job.codec import with_queue
+from django_delayq.job.body.codec import with_queue
 from django_delayq.store.client.script import Script
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 

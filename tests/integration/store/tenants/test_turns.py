@@ -157,10 +157,10 @@ def test_few_jobs_of_fair_queues_are_claimed_if_few_are_wanted(apis: ShardApis) 
     reply = worker.take(10, "fair", "default", want_fair=2)
     assert sorted(map(str, tenants(reply.claims))) == ["None", "None", "big", "big"]
     assert reply.has_more
-    assert reply.more_are_fair
+    assert reply.more_are_bounded
     reply = worker.take(10, "fair", "default", want_fair=0)
     assert not reply.claims
-    assert reply.more_are_fair
+    assert reply.more_are_bounded
     reply = worker.take(10, "fair", "default")
     assert len(reply.claims) == 3
     assert not reply.has_more

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 
-from django_delayq.job.codec import decode, encode
+from django_delayq.job.body.codec import decode, encode
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.job.retry import LONGEST_DELAY, RetryPolicy

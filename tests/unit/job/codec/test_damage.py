@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq.exceptions import BadBody, NewerBody
-from django_delayq.job import codec
-from django_delayq.job.codec import decode, decode_head, encode, with_flags, with_queue
+from django_delayq.job.body import codec
+from django_delayq.job.body.codec import decode, decode_head, encode, with_flags, with_queue
 from django_delayq.job.job import LARGE_BODY, Flag
 from django_delayq.job.retry import RetryPolicy
 from tests.unit.job.codec.bodies import MEGABYTE, job_of, names, patient, read
@@ -101,6 +101,10 @@ def test_a_body_cut_short_is_bad(size: int) -> None:
         b'[[],{},{"t":1.5}]',
         b'[[],{},{"h":true}]',
         b'[[],{},{"k":5}]',
+        b'[[],{},{"l":5}]',
+        b'[[],{},{"l":[5]}]',
+        b'[[],{},{"l":[["a",5]]}]',
+        b'[[],{},{"l":[[5,null]]}]',
         b"[" * 100_000,
         b"[" + b"9" * 5_000 + b"]",
     ],

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge
-from django_delayq.job.codec import decode_head, encode, read_queue, with_queue
+from django_delayq.job.body.codec import decode_head, encode, read_queue, with_queue
 from django_delayq.job.job import DJANGO_TASK, Flag
 from django_delayq.job.retry import LONGEST_DELAY, RetryPolicy
 from django_delayq.task.arguments import check_payload

@@ -12,7 +12,7 @@ import pytest
 from django.utils.safestring import mark_safe
 
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge
-from django_delayq.job.codec import encode
+from django_delayq.job.body.codec import encode
 from django_delayq.job.job import MAX_DEPTH
 from django_delayq.task.arguments import check_payload
 from django_delayq.worker.time_limit import TimeLimit

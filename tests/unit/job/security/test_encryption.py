@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.conf.settings import read_config
 from django_delayq.exceptions import BadBody, UnknownEncryptionKey
-from django_delayq.job.codec import (
+from django_delayq.job.body.codec import (
     ENCRYPTED_FORMAT,
     decode,
     decode_head,

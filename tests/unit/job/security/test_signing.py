@@ -8,7 +8,7 @@ from django.utils.crypto import salted_hmac
 
 from django_delayq import get_store
 from django_delayq.exceptions import BadBody, BadSignature, NewerBody
-from django_delayq.job.codec import (
+from django_delayq.job.body.codec import (
     ENCRYPTED_FORMAT,
     SIGNATURE,
     SIGNED,

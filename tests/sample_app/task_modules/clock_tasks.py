@@ -1,4 +1,4 @@
-"""Tasks for processes whose clock is wrong. A process knows them by TASK_MODULES."""
+"""Tasks for processes whose clock is wrong."""
 
 import time
 

@@ -8,25 +8,13 @@ format 2 the JSON is encrypted. A signed body has the top bit of its format set,
 
 import json
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
 from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge, UnknownEncryptionKey
-from django_delayq.job.job import (
-    DEFAULT_QUEUE,
-    DELAYED_TASK,
-    DJANGO_TASK,
-    LARGE_BODY,
-    MAX_DEPTH,
-    MAX_PRIORITY,
-    Expiry,
-    Flag,
-    Job,
-)
-from django_delayq.job.retry import LONGEST_DELAY, MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.body.options import expiry_option, options_of, read_expiry, read_options
+from django_delayq.job.job import DEFAULT_QUEUE, DJANGO_TASK, LARGE_BODY, MAX_DEPTH, MAX_PRIORITY, Flag, Job
 from django_delayq.job.security.encryption import Cipher
-from django_delayq.job.value import has_type
 
 FORMAT, ENCRYPTED_FORMAT = 1, 2
 #: Bit of the format byte of a signed body, and bytes of a signature. Not a flag: members do not change with it.
@@ -34,8 +22,6 @@ SIGNED, SIGNATURE = 0x80, 32
 #: Longest head that is cached, in bytes.
 _LONGEST_CACHED = 512
 _decode = json.JSONDecoder().raw_decode
-#: The result_ttl_us that format 1 leaves out of jobs that keep their result.
-_DEFAULT_TTL_US = 86_400_000_000
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 #: For Django's @task, whose contract allows NaN and infinities.
 _encode_any = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -66,7 +52,7 @@ def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
 
     The arguments must be checked JSON values. Raises `PayloadTooLarge` if they take more than `max_payload` bytes.
     """
-    payload: list[Any] = [job.args, job.kwargs, _options(job)]
+    payload: list[Any] = [job.args, job.kwargs, options_of(job)]
     while payload and not payload[-1]:
         payload.pop()
     text = (_encode_any if job.kind is DJANGO_TASK else _encode)(payload).encode("ascii")
@@ -174,17 +160,10 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | No
         args, kwargs, options = payload
         if type(args) is not list or type(kwargs) is not dict:
             raise BadBody("the stored body is damaged: its arguments are no list and object")
-        retry, timeout_us, hard_timeout_us, key = (
-            _read_options(options) if options else (DELAYED_TASK.retry, None, None, None)
-        )
-        more = _read_more(options, head) if head.keeps_result or head.django else {}
-        if "c" in options or "n" in options:
-            more |= _read_typed(options)
-        if head.expires and "e" in options:
-            more["expiry"] = _read_expiry(options["e"])
+        fields = read_options(options, keeps_result=head.keeps_result, django=head.django, expires=head.expires)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadBody("the stored body is damaged: its arguments cannot be read") from error
-    job = Job(
+    return Job(
         raw_id=raw_id,
         shard=shard,
         task=head.task,
@@ -192,13 +171,9 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | No
         priority=head.priority,
         args=args,
         kwargs=kwargs,
-        retry=retry,
-        timeout_us=timeout_us,
-        hard_timeout_us=hard_timeout_us,
-        key=key,
         flags=head.flags,
+        **fields,
     )
-    return replace(job, **more) if more else job
 
 
 def try_decode_head(body: bytes | None) -> Head | None:
@@ -265,10 +240,10 @@ def with_due(body: bytes, due_us: int, *, revived: bool = False) -> bytes:
         options = payload[2] if len(payload) > 2 else {}
         if "e" not in options:
             return body
-        expiry = _read_expiry(options["e"]).from_due(due_us)
+        expiry = read_expiry(options["e"]).from_due(due_us)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BadBody("the stored body is damaged: its expiry cannot be read") from error
-    options["e"] = _expiry_option(expiry)
+    options["e"] = expiry_option(expiry)
     if revived and expiry.moment_us <= due_us:
         del options["e"]
     return body[: head.size] + _encode_any(payload).encode("ascii")
@@ -286,112 +261,3 @@ def _queue_name(stored: bytes) -> str:
 def _queue_bytes(queue: str) -> bytes:
     # Most jobs are in the default queue, and its name would cost 16 bytes of Redis's memory for most of them.
     return b"" if queue == DEFAULT_QUEUE else queue.encode("utf-8", "surrogatepass")
-
-
-def _options(job: Job) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if job.retry != job.kind.retry:
-        base, cap = map(_us, (job.retry.base, job.retry.cap))
-        # Four numbers, which every reader of format 1 knows; `p` is ignored by those before 0.1.
-        number = MAX_ATTEMPTS if job.retry.max_attempts is None else job.retry.max_attempts
-        options["r"] = [number, base, cap, int(job.retry.on_error)]
-        if rules := _retry_rules(job.retry):
-            options["p"] = rules
-    if job.timeout_us is not None:
-        options["t"] = job.timeout_us
-    if job.hard_timeout_us is not None:
-        options["h"] = job.hard_timeout_us
-    if job.key is not None:
-        options["k"] = job.key
-    if job.result_ttl_us not in (None, _DEFAULT_TTL_US):
-        options["s"] = job.result_ttl_us
-    if job.run_after_us is not None:
-        options["a"] = job.run_after_us
-    if job.backend is not None:
-        options["b"] = job.backend
-    if job.expiry is not None:
-        options["e"] = _expiry_option(job.expiry)
-    if job.context:
-        options["c"] = job.context
-    if job.tenant is not None:
-        options["n"] = job.tenant
-    return options
-
-
-def _retry_rules(policy: RetryPolicy) -> dict[str, Any]:
-    """Return what the four numbers of a policy leave out."""
-    rules: dict[str, Any] = {"forever": 1} if policy.max_attempts is None else {}
-    if policy.delays:
-        rules["delays"] = list(map(_us, policy.delays))
-    for name in ("retry_on", "dead_on"):
-        if paths := getattr(policy, name):
-            rules[name] = list(paths)
-    return rules
-
-
-def _read_retry_rules(rules: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a policy that `_retry_rules` wrote; others are those of a later release."""
-    fields: dict[str, Any] = {name: rules[name] for name in ("retry_on", "dead_on") if name in rules}
-    if "delays" in rules:
-        # Jobs of an earlier release may have longer ones, which it accepted.
-        fields["delays"] = [min(timedelta(microseconds=us), LONGEST_DELAY) for us in rules["delays"]]
-    return fields | {"max_attempts": None} if rules.get("forever") else fields
-
-
-def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int | None, str | None]:
-    retry = DELAYED_TASK.retry
-    if "r" in options:
-        max_attempts, base, cap, on_error = options["r"]
-        if max_attempts is None:
-            raise ValueError("a number of attempts must be a whole number")
-        fields = {
-            "max_attempts": max_attempts,
-            "base": timedelta(microseconds=base),
-            "cap": timedelta(microseconds=cap),
-            "on_error": bool(on_error),
-        }
-        retry = RetryPolicy(**(fields | _read_retry_rules(options["p"]) if "p" in options else fields))
-    timeout_us, hard_timeout_us, key = options.get("t"), options.get("h"), options.get("k")
-    for number in (timeout_us, hard_timeout_us):
-        # The worker converts it to seconds as a float, so it must not overflow.
-        if number is not None and (type(number) is not int or not 0 <= number < 2**1000):
-            raise ValueError("a time limit must be whole microseconds")
-    if key is not None and type(key) is not str:
-        raise ValueError("a key must be text")
-    return retry, timeout_us, hard_timeout_us, key
-
-
-def _expiry_option(expiry: Expiry) -> list[int | None]:
-    return [expiry.moment_us, expiry.span_us, int(expiry.dead)]
-
-
-def _read_expiry(option: Any) -> Expiry:
-    moment_us, span_us, dead = option
-    if not has_type(moment_us, int) or not (span_us is None or has_type(span_us, int)):
-        raise ValueError("an expiry must be whole microseconds")
-    return Expiry(moment_us=moment_us, span_us=span_us, dead=bool(dead))
-
-
-def _read_more(options: dict[str, Any], head: Head) -> dict[str, Any]:
-    """Return the fields that only jobs with a result, or of Django's @task, have."""
-    ttl_us = options.get("s", _DEFAULT_TTL_US) if head.keeps_result else None
-    run_after_us, backend = options.get("a"), options.get("b")
-    for number in (ttl_us, run_after_us):
-        if number is not None and not has_type(number, int):
-            raise ValueError("a time must be whole microseconds")
-    if backend is not None and type(backend) is not str:
-        raise ValueError("an alias must be text")
-    more = {"django": head.django, "result_ttl_us": ttl_us, "run_after_us": run_after_us, "backend": backend}
-    return more | {"retry": DJANGO_TASK.retry} if head.django and "r" not in options else more
-
-
-def _read_typed(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields whose options are stored as they are."""
-    for option, kind in (("c", dict), ("n", str)):
-        if option in options and type(options[option]) is not kind:
-            raise ValueError(f"the option {option} must be of the type {kind.__name__}")
-    return {name: options[option] for option, name in (("c", "context"), ("n", "tenant")) if option in options}
-
-
-def _us(delay: Any) -> int:
-    return int(delay // timedelta(microseconds=1))

@@ -1,0 +1,1 @@
+"""Limits: how exactly rates and numbers of running jobs are kept, while workers are killed."""

@@ -1,0 +1,186 @@
+"""The command: python -m benchmarks.limits [seconds]
+
+A dispatcher and four workers, two of which are killed on the way, run jobs under three limits in turn: 100 a second
+with a burst of 20; one a second for each of 1,000 values; and three at a time. It prints how many jobs began in the
+fullest second, the share of the rate that was used, and how long slots stood idle while jobs waited.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import django
+
+from benchmarks.venvs import ROOT
+from django_delayq.testing.local_redis import LocalRedisServer
+
+MANAGE = (sys.executable, "-m", "django")
+RATE, BURST, VALUES, MOST_RUNNING = 100, 20, 1_000, 3
+#: Shares of the time after which a worker is killed; seconds after which the slots of its jobs come back at the latest.
+KILLED_AFTER, COMES_BACK = (0.3, 0.6), 7.0
+SECOND = 1_000_000
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a job; times in µs."""
+
+    value: int
+    claimed: int
+    began: int
+    #: 0: its worker was killed.
+    ended: int = 0
+
+
+def main() -> None:
+    """Measure, and print the figures."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
+    with LocalRedisServer() as server, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "record")
+        os.environ |= {"BENCH_URL": server.url, "BENCH_RECORD": str(path), "PYTHONPATH": str(ROOT)}
+        os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.limits.settings"
+        django.setup()
+        from benchmarks.limits import tasks
+
+        measures: list[tuple[object, int, Callable[[list[Run], float], bool]]] = [
+            (tasks.rated, 1, _print_rate),
+            (tasks.rated_by_value, VALUES, _print_values),
+            (tasks.running, 1, _print_running),
+        ]
+        exceeded = []
+        for task, values, show in measures:
+            path.write_text("")
+            count = int(1.5 * RATE * seconds) if values == 1 else int(1.2 * values * seconds)
+            with _running() as workers:
+                task.enqueue_many([number % values] for number in range(count))  # type: ignore[attr-defined]
+                while not path.stat().st_size:
+                    time.sleep(0.01)
+                begin = time.monotonic()
+                for after, worker in zip(KILLED_AFTER, workers, strict=False):
+                    time.sleep(max(0.0, begin + after * seconds - time.monotonic()))
+                    worker.kill()
+                time.sleep(max(0.0, begin + seconds - time.monotonic()))
+                runs = _runs(path)
+            _cancel_waiting()
+            exceeded.append(show(runs, seconds))
+    sys.exit(any(exceeded))
+
+
+def _cancel_waiting() -> None:
+    """Cancel the jobs that are left."""
+    from django_delayq import queue
+
+    queue("default").jobs().cancel()
+
+
+def _print_rate(runs: list[Run], seconds: float) -> bool:
+    fullest, used = _fullest(runs), _used(runs, RATE, BURST)
+    figures = f"{len(runs):,} jobs, {fullest} in the fullest second, {used:.1%} of the rate used"
+    print(f"100/s, burst 20: {figures}", flush=True)
+    return fullest > RATE + BURST
+
+
+def _print_values(runs: list[Run], seconds: float) -> bool:
+    by_value = defaultdict(list)
+    for run in runs:
+        by_value[run.value].append(run)
+    fullest = max(_fullest(of_value) for of_value in by_value.values())
+    used = sorted(_used(of_value, 1, 1) for of_value in by_value.values())
+    print(
+        f"1/s for each of {len(by_value):,} values: {len(runs):,} jobs, {fullest} in the fullest second of a value, "
+        f"{used[len(used) // 2]:.1%} of the rate used (median), {used[len(used) // 20]:.1%} (5 %)",
+        flush=True,
+    )
+    return fullest > 2
+
+
+def _print_running(runs: list[Run], seconds: float) -> bool:
+    ends = sorted([(run.began, 1) for run in runs if run.ended] + [(run.ended, -1) for run in runs if run.ended])
+    running = most = 0
+    for _, change in ends:
+        running += change
+        most = max(most, running)
+    gaps, of_killed = map(sorted, _gaps(runs))
+    idle = ", ".join(f"{name} {_at(gaps, share):.1f} ms" for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)))
+    print(
+        f"3 at a time: {len(runs):,} jobs, at most {most} at once; a slot was idle for {idle}, that of a killed worker "
+        f"for {_at(of_killed, 1.0):.0f} ms",
+        flush=True,
+    )
+    return most > MOST_RUNNING
+
+
+def _gaps(runs: list[Run]) -> tuple[list[float], list[float]]:
+    """Return the ms for which a slot was free although jobs waited; and the same for slots of killed workers."""
+    killed = sum(not run.ended for run in runs)
+    free = [(run.ended, False) for run in runs if run.ended]
+    # A killed run frees its slot when its lease ends: nothing tells when, so its slot counts from its begin.
+    free += [(run.began, True) for run in runs if not run.ended]
+    begins = sorted(run.began for run in runs)[MOST_RUNNING:]
+    gaps, of_killed, waiting = list[float](), list[float](), sorted(free)
+    for began in begins:
+        candidates = [each for each in waiting if each[0] <= began]
+        if not candidates:
+            continue
+        # The slot that was freed last was taken, unless only that of a killed worker is left.
+        chosen = max((each for each in candidates if not each[1]), default=candidates[0])
+        waiting.remove(chosen)
+        (of_killed if chosen[1] else gaps).append((began - chosen[0]) / 1_000)
+    assert len(of_killed) <= killed
+    return gaps, of_killed
+
+
+def _fullest(runs: list[Run]) -> int:
+    moments, first, most = sorted(run.claimed for run in runs), 0, 0
+    for number, moment in enumerate(moments):
+        while moments[first] <= moment - SECOND:
+            first += 1
+        most = max(most, number - first + 1)
+    return most
+
+
+def _used(runs: list[Run], rate: int, burst: int) -> float:
+    moments = sorted(run.claimed for run in runs)
+    if len(moments) < 2 or moments[-1] == moments[0]:
+        return 1.0
+    return (len(moments) - burst) / (rate * (moments[-1] - moments[0]) / SECOND)
+
+
+@contextmanager
+def _running() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run a dispatcher and four workers during the block, and yield the workers."""
+    commands = [(*MANAGE, "run_dispatcher"), *[(*MANAGE, "run_worker", "--concurrency", "2")] * 4]
+    processes = [subprocess.Popen(command) for command in commands]
+    try:
+        yield processes[1:]
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+def _runs(path: Path) -> list[Run]:
+    """Return the runs that the record has."""
+    runs: dict[str, Run] = {}
+    for line in path.read_text().splitlines():
+        value, claimed, began, ended, lease = line.split()
+        run = runs.setdefault(lease, Run(int(value), int(claimed), int(began)))
+        run.ended = int(ended) or run.ended
+    return list(runs.values())
+
+
+def _at(values: list[float], share: float) -> float:
+    """Return the value that a share of the sorted values does not exceed."""
+    return values[min(int(share * len(values)), len(values) - 1)] if values else float("nan")
+
+
+if __name__ == "__main__":
+    main()

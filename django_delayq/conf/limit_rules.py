@@ -1,0 +1,102 @@
+"""Limit rules: what DELAYQ['LIMITS'] says of each declared limit."""
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from django_delayq.clock import SECOND_US
+from django_delayq.conf.spelling import did_you_mean
+from django_delayq.conf.validators import MAX_NAME, Validator, check_name
+
+_UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
+_RATE = re.compile(r"(?P<count>[1-9][0-9]{0,8})/(?P<unit>[smhd])")
+#: Redis stores moments as floats, which are exact to a quarter of a microsecond: at this rate a fraction of a percent.
+MAX_PER_SECOND = 10_000
+MAX_BURST = 1_000_000
+#: The default burst is what comes in this time: a worker that claims a job so much later costs nobody a turn.
+_DEFAULT_BURST_US = SECOND_US // 10
+_MOST_RUNNING = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRule:
+    """One limit, shared by all workers. A limit with values, such as one for each account, applies to each value."""
+
+    #: Time between two starts in µs, if they come evenly; None: any number may start.
+    interval_us: float | None = None
+    #: How many may start at once after a pause.
+    burst: int = 1
+    #: How many jobs may run at the same time; None: any number.
+    max_running: int | None = None
+
+    def pack(self) -> bytes:
+        """Return the form that `_limits.lua` reads."""
+        return struct.pack(">dII", self.interval_us or 0.0, self.burst, self.max_running or 0)
+
+
+class Limits(dict[str, LimitRule]):
+    """The rule of each declared limit. Nobody changes it, so it can be a part of a frozen `Config`."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self))
+
+
+NO_LIMITS = Limits()
+
+
+def _read_all(value: Any) -> Limits:
+    if not isinstance(value, Mapping):
+        raise ValueError("it is no dict")
+    return Limits(
+        (check_name(limit, name=f"the name {limit!r:.80}"), _read(f"{limit!r:.80}", options))
+        for limit, options in value.items()
+    )
+
+
+def _read(label: str, options: Any) -> LimitRule:
+    known = ["rate", *(each.name for each in fields(LimitRule) if each.name != "interval_us")]
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{label} must be a dict of {', '.join(known)}, got {type(options).__name__}")
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{label} has the unknown key {option!r:.80}{did_you_mean(option, known)}")
+    rate, burst, most = options.get("rate"), options.get("burst"), options.get("max_running")
+    if rate is None and most is None:
+        raise ValueError(f"{label} limits nothing: give it a rate, such as '100/s', or max_running")
+    if burst is not None and rate is None:
+        raise ValueError(f"{label} has a burst, which only a rate uses: add a rate, or leave burst out")
+    for name, value, largest in (("burst", burst, MAX_BURST), ("max_running", most, _MOST_RUNNING)):
+        if value is not None and not _is_number(value, largest):
+            raise ValueError(f"{label}[{name!r}] must be a whole number, 1 to {largest:,}, got {value!r:.80}")
+    interval_us = None if rate is None else _interval_us(f"{label}['rate']", rate)
+    if burst is None:
+        burst = max(1, int(_DEFAULT_BURST_US / interval_us)) if interval_us else 1
+    return LimitRule(interval_us=interval_us, burst=burst, max_running=most)
+
+
+def _interval_us(label: str, rate: Any) -> float:
+    found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+    if not found:
+        raise ValueError(
+            f"{label} must be text such as '100/s', '50/m', '20/h' or '10/d': a whole number of starts a second, "
+            f"minute, hour or day; got {rate!r:.80}"
+        )
+    interval_us = _UNITS[found["unit"]] / int(found["count"])
+    if interval_us < SECOND_US / MAX_PER_SECOND:
+        raise ValueError(f"{label} must be at most {MAX_PER_SECOND:,}/s, got {rate!r:.80}")
+    return interval_us
+
+
+def _is_number(value: Any, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+#: The check of the whole setting.
+LIMITS = Validator(
+    f"a dict of names of limits, 1 to {MAX_NAME} bytes of text, to dicts of the options rate, burst and max_running",
+    lambda value: _read_all(value) is not None,
+    _read_all,
+    shows_reason=True,
+)

@@ -1,0 +1,194 @@
+-- Limits: how many jobs may begin within a time, and how many may run at once. A part of the prelude.
+--
+-- A rate is kept by the generic cell rate algorithm (ITU-T I.371). Each limit has a time, which a job moves on by its cost
+-- times the interval of the rate; a job may begin while the time is at most the burst ahead of now. All of this counts the
+-- moments of the claims, so a job that is claimed late costs nobody a turn, and none is ever too early.
+--
+-- A limit's id is the hash of its name (4) and the digest of its value (8), or for a paused task PAUSED_TASK and the digest
+-- of its name. `limit_jobs` has these entries, all of score 0, so that they are sorted by their bytes:
+--   PARKED, id, queue (6), tenant (8), rank (8), member, cost (2), name of the queue: a job that waits for the limit;
+--   LET_IN, id, queue (6), tenant (8), member, cost (2): a job that waited for it, and is ready again but not claimed yet;
+--   SLOT, id, lease (30): a job that runs.
+-- The tenant of a job whose queue is not fair is NO_GROUP. A slot goes with its lease: none is ever counted, so none leaks.
+-- `open_limits` has each limit that has parked jobs, and when the dispatcher has to look at it: when the next job may
+-- begin, or else soon.
+local PARKED, LET_IN, SLOT, PAUSED_TASK, NO_GROUP = '\0', '\1', '\2', 'task', string.rep('\0', 8)
+-- Before the id of a limit in `limit_times`: until when nobody begins, because a task backed off.
+local BACK_OFF, LONGEST_BACK_OFF = '\1', 86400000000
+-- After how long (µs) the dispatcher looks at a limit at which a job was just parked, even if nothing opens it.
+local LOOK_AGAIN = 2000000
+-- id -> what this script knows of the limit
+local limit_states = {}
+
+-- The limits of a job: id and cost of each; and whether the job is dropped, and not parked, if it may not begin.
+local function limits_of_extras(record)
+  if not record or math.floor((string.byte(record) or 0) / 32) % 2 == 0 then return {}, false end
+  local has_tenant = tenant_of_extras(record) ~= nil
+  local at = #record - (has_tenant and 9 or 0)
+  local last, limits = string.byte(record, at) or 0, {}
+  for i = at - 14 * (last % 128), at - 14, 14 do
+    if i > 1 then limits[#limits + 1] = {id = string.sub(record, i, i + 11), cost = struct.unpack('>I2', record, i + 12)} end
+  end
+  return limits, last >= 128
+end
+
+-- Jobs of one group are let in by their ranks: those of a queue, or in a fair queue those of a tenant.
+local function group_of_extras(record)
+  local digest, weight = tenant_of_extras(record)
+  return weight and weight > 0 and digest or NO_GROUP
+end
+
+local function extras_of_limited(member)
+  return has(member, HAS_EXTRAS) and redis.call('HGET', job_extras, string.sub(member, 1, 12)) or nil
+end
+
+local function is_paused_task(id)
+  return string.sub(id, 1, 4) == PAUSED_TASK
+end
+
+-- The limit as it is now: interval (µs) and burst of its rate, most jobs that run, its time, number of slots taken, and
+-- until when nobody begins.
+local function limit_state(now, id)
+  local state = limit_states[id]
+  if state then return state end
+  state = {interval = 0, burst = 1, most = math.huge, time = now, slots = 0, back_off = 0}
+  limit_states[id] = state
+  if is_paused_task(id) then
+    if redis.call('HEXISTS', paused_tasks, id) == 1 then state.most = 0 end
+    return state
+  end
+  local rule = redis.call('HGET', limit_rules, string.sub(id, 1, 4))
+  if rule and #rule >= 16 then
+    local interval, burst, most = struct.unpack('>dI4I4', rule)
+    state.interval, state.burst, state.most = interval, burst, most > 0 and most or math.huge
+  end
+  local times = redis.call('ZMSCORE', limit_times, id, BACK_OFF .. id)
+  -- A time that is farther ahead was stored before the clock was set back, or the burst was larger.
+  local stored, farthest = tonumber(times[1] or 0), now + state.burst * state.interval
+  state.time, state.is_too_far = math.max(now, math.min(stored, farthest)), stored > farthest
+  local back_off = tonumber(times[2] or 0)
+  state.back_off, state.backs_off_too_far = math.min(back_off, now + LONGEST_BACK_OFF), back_off > now + LONGEST_BACK_OFF
+  if state.most < math.huge then
+    local first = SLOT .. id
+    state.slots = redis.call('ZLEXCOUNT', limit_jobs, '[' .. first, '(' .. first .. HIGHEST)
+  end
+  return state
+end
+
+-- From when on a job of this cost may begin under the limit: not after now if it may at once, never (huge) until a slot is
+-- given back. A cost above the burst is of an older setting.
+local function opens_at(state, cost)
+  if state.slots >= state.most then return math.huge end
+  return math.max(state.back_off, state.time + (cost - math.max(state.burst, cost)) * state.interval)
+end
+
+local function count_in_limit(state, cost)
+  state.time, state.slots = state.time + cost * state.interval, state.slots + 1
+end
+
+local function let_in_entry(id, place, group, member, cost)
+  return LET_IN .. id .. queue_hash(place) .. group .. member .. struct.pack('>I2', cost)
+end
+
+local function parked_entry(id, place, group, member, rank, cost)
+  local place_and_rank = queue_hash(place) .. group .. struct.pack('>I8', math.max(0, rank))
+  return PARKED .. id .. place_and_rank .. member .. struct.pack('>I2', cost) .. queue_of(place)
+end
+
+-- The first job that waits for a limit, among those whose entries go on with `within`.
+local function first_parked(id, within)
+  local first = PARKED .. id .. within
+  return redis.call('ZRANGE', limit_jobs, '[' .. first, '(' .. first .. HIGHEST, 'BYLEX', 'LIMIT', 0, 1)[1]
+end
+
+-- A job may begin under the limit from this moment (0 = now, huge = unknown): the dispatcher lets parked jobs in then. Call
+-- check_limits() before.
+local function open_limit(id, moment)
+  if moment == math.huge or not first_parked(id, '') then return end
+  -- A clock that is read in whole microseconds never shows a part of one.
+  local is_earlier = redis.call('ZADD', open_limits, 'LT', 'CH', math.ceil(moment), id) == 1
+  if is_earlier and moment < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
+end
+
+-- The type checks of what the functions here write (see _prelude.lua).
+local function check_limits()
+  check_zsets(limit_jobs, open_limits); check_hashes(waiting_for)
+  promotion_at = redis.call('GET', next_promotion)
+end
+
+local function cost_of_limit(limits, id)
+  for _, limit in ipairs(limits) do
+    if limit.id == id then return limit.cost end
+  end
+  return 1
+end
+
+-- A job leaves `parked`, and its extras record is still there.
+local function unpark(parked, member, rank)
+  local job_id, record = string.sub(member, 1, 12), extras_of_limited(member)
+  local id = redis.call('HGET', waiting_for, job_id)
+  redis.call('ZREM', parked, member)
+  redis.call('HDEL', waiting_for, job_id)
+  if id then
+    local cost = cost_of_limit(limits_of_extras(record), id)
+    redis.call('ZREM', limit_jobs, parked_entry(id, parked, group_of_extras(record), member, tonumber(rank), cost))
+  end
+end
+
+-- A job leaves a ready place, and nobody claimed it: if it had been let in, another one may go in its stead.
+local function let_go(place, member)
+  local record = extras_of_limited(member)
+  for _, limit in ipairs(limits_of_extras(record)) do
+    local entry = let_in_entry(limit.id, place, group_of_extras(record), member, limit.cost)
+    if redis.call('ZREM', limit_jobs, entry) == 1 then open_limit(limit.id, 0) end
+  end
+end
+
+-- A time that was too far ahead comes nearer only if that is stored.
+local function correct_times(id, state)
+  if state.is_too_far then redis.call('ZADD', limit_times, state.time, id) end
+  if state.backs_off_too_far then redis.call('ZADD', limit_times, state.back_off, BACK_OFF .. id) end
+end
+
+-- A lease takes a slot of a limit whose state counts it already.
+local function take_slot(lease, limit, state)
+  redis.call('ZADD', limit_jobs, 0, SLOT .. limit.id .. lease)
+  if state.interval > 0 then redis.call('ZADD', limit_times, state.time, limit.id) end
+  open_limit(limit.id, opens_at(state, 1))
+end
+
+-- A job that is claimed takes what count_in_limit() has counted: a slot of each limit, which `claim_limits` names.
+local function hold_limits(now, place, lease)
+  local member, held = string.sub(lease, 1, 14), {}
+  local record = extras_of_limited(member)
+  for i, limit in ipairs(limits_of_extras(record)) do
+    redis.call('ZREM', limit_jobs, let_in_entry(limit.id, place, group_of_extras(record), member, limit.cost))
+    take_slot(lease, limit, limit_state(now, limit.id))
+    held[i] = limit.id .. struct.pack('>I2', limit.cost)
+  end
+  redis.call('HSET', claim_limits, string.sub(lease, 1, 12), table.concat(held))
+end
+
+local function free_slot(now, lease, id)
+  local known = limit_states[id]
+  local removed = redis.call('ZREM', limit_jobs, SLOT .. id .. lease)
+  local state = limit_state(now, id)
+  if known then state.slots = state.slots - removed end
+  open_limit(id, opens_at(state, 1))
+end
+
+-- A lease has ended: its slots are free. `held` = what `claim_limits` has. A job that was claimed at this moment and did not
+-- begin gets back what it cost, but only what has not passed since: of the rest, others may have made use.
+local function free_limits(now, lease, held, unbegun_since)
+  redis.call('HDEL', claim_limits, string.sub(lease, 1, 12))
+  for i = 1, #held - 13, 14 do
+    local id, cost = string.sub(held, i, i + 11), struct.unpack('>I2', held, i + 12)
+    local state = limit_state(now, id)
+    if unbegun_since and state.interval > 0 then
+      local unused = math.max(0, cost * state.interval - math.max(0, now - unbegun_since))
+      state.time = math.max(now, state.time - unused)
+      redis.call('ZADD', limit_times, state.time, id)
+    end
+    free_slot(now, lease, id)
+  end
+end

@@ -1,0 +1,129 @@
+-- Let_in: parked jobs become ready again, as many as may begin now under each of the given limits. The claim takes the
+--   slot, so a queue that nobody serves holds up no other. In a fair queue the tenants take turns.
+-- KEYS: limit_rules, limit_jobs, limit_times, open_limits, waiting_for, paused_tasks, limit_turns, job_extras, queues,
+--   queues_version, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants; then parked, ready, notify
+--   and recovered of each queue that `promote` named.
+-- ARGV: now, after how long to look at a limit again (µs) if parked jobs remain, then the ids of the limits.
+-- Returns: number of jobs that became ready. The caller promotes again, which says when the next job may begin.
+-- Cost: O(log n) a job, at most 100 of each limit and queue.
+local now, again = now_us(ARGV[1]), tonumber(ARGV[2])
+
+-- Most jobs that enter each queue, and tenants that are passed over; queues looked at for one limit.
+local BATCH, QUEUES = 100, 250
+local bases, moved = {}, 0
+
+-- Jobs that were let in and are not claimed yet count, so that not all parked jobs become ready while no worker is free:
+-- their number, and their cost. One that a worker without a free process passed over, or of a tenant that is paused by now,
+-- holds up nobody.
+local function count_let_in(id, base, hash)
+  local first, number, cost = LET_IN .. id .. hash, 0, 0
+  for _, entry in ipairs(redis.call('ZRANGE', limit_jobs, '[' .. first, '(' .. first .. HIGHEST, 'BYLEX', 'LIMIT', 0, BATCH)) do
+    local group, member = string.sub(entry, 20, 27), string.sub(entry, 28, 41)
+    if redis.call('ZSCORE', KEYS[base + 2], member) then
+      if group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then
+        number, cost = number + 1, cost + struct.unpack('>I2', entry, 42)
+      end
+    elseif not redis.call('ZSCORE', KEYS[base + 4], member) then
+      redis.call('ZREM', limit_jobs, entry)
+    end
+  end
+  return number, cost
+end
+
+-- The tenant whose job was let in last, by the hash of its fair queue; and that as it is stored.
+local function read_turns(id)
+  local stored, groups = redis.call('HGET', limit_turns, id) or '', {}
+  for i = 1, #stored - 13, 14 do groups[string.sub(stored, i, i + 5)] = string.sub(stored, i + 6, i + 13) end
+  return groups, stored
+end
+
+-- The first job of the next tenant that is not paused: `after` the tenant whose job was let in last, then from the first
+-- one. A queue that is not fair has one group.
+local function next_parked(id, hash, after)
+  for _, start in ipairs(after and {after .. HIGHEST, ''} or {''}) do
+    local from = start
+    for _ = 1, BATCH do
+      local low, high = PARKED .. id .. hash .. from, PARKED .. id .. hash .. HIGHEST
+      local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
+      if not entry then break end
+      local group = string.sub(entry, 20, 27)
+      if group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then return entry, group end
+      from = group .. HIGHEST
+    end
+  end
+end
+
+local function let_in(base, entry, id, group)
+  local parked, ready, member = KEYS[base + 1], KEYS[base + 2], string.sub(entry, 36, 49)
+  local rank = redis.call('ZSCORE', parked, member)
+  if not rank or redis.call('HGET', waiting_for, string.sub(member, 1, 12)) ~= id then
+    -- An entry that was edited manually.
+    redis.call('ZREM', limit_jobs, entry)
+    return false
+  end
+  unpark(parked, member, rank)
+  redis.call('ZREM', limit_jobs, entry)
+  if has(member, HAS_EXTRAS) then remove_tenant_job(parked, member, rank) end
+  if has(member, LIMITED) and not is_paused_task(id) then
+    local cost = struct.unpack('>I2', entry, 50)
+    redis.call('ZADD', limit_jobs, 0, let_in_entry(id, ready, group, member, cost))
+  end
+  put_ready(now, ready, KEYS[base + 3], {tonumber(rank), member})
+  return true
+end
+
+-- Returns when the next job of the queue may begin; huge if an event tells that. `groups` = see read_turns().
+local function let_in_queue(id, base, hash, groups)
+  local actual = limit_state(now, id)
+  correct_times(id, actual)
+  local number, cost = count_let_in(id, base, hash)
+  local state = {
+    interval = actual.interval, burst = actual.burst, most = actual.most, back_off = actual.back_off,
+    time = actual.time + cost * actual.interval, slots = actual.slots + number,
+  }
+  local count = 0
+  while count < BATCH do
+    local entry, group = next_parked(id, hash, groups[hash])
+    if not entry then return math.huge end
+    local own_cost = struct.unpack('>I2', entry, 50)
+    local moment = opens_at(state, own_cost)
+    -- A moment that only waiting claims put off is not waited for: those claims tell it.
+    if moment > now then return (count > 0 or opens_at(actual, own_cost) > now) and moment or math.huge end
+    count = count + 1
+    if let_in(base, entry, id, group) then
+      count_in_limit(state, own_cost)
+      moved = moved + 1
+      if group ~= NO_GROUP then groups[hash] = group end
+    end
+  end
+  return 0
+end
+
+-- Type checks (see the prelude).
+check_limits(); check_hashes(limit_turns, job_extras); check_tenants()
+for base = FIXED, #KEYS - 4, 4 do
+  redis.call('ZCARD', KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
+  bases[queue_of(KEYS[base + 2])] = base
+end
+-- Freeing first (see the prelude).
+redis.call('ZREM', open_limits, '')
+for i = 3, #ARGV do
+  local id, after, opens, kept = ARGV[i], '', math.huge, ''
+  local groups, stored = read_turns(id)
+  for _ = 1, QUEUES do
+    local low, high = PARKED .. id .. after, PARKED .. id .. HIGHEST
+    local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not entry then break end
+    local hash, base = string.sub(entry, 14, 19), bases[string.sub(entry, 52)]
+    if base then opens = math.min(opens, let_in_queue(id, base, hash, groups)) end
+    after = hash .. HIGHEST
+    if groups[hash] and first_parked(id, hash) then kept = kept .. hash .. groups[hash] end
+  end
+  if kept == '' then redis.call('HDEL', limit_turns, id) elseif kept ~= stored then redis.call('HSET', limit_turns, id, kept) end
+  if first_parked(id, '') then
+    redis.call('ZADD', open_limits, math.ceil(math.min(opens, now + again)), id)
+  else
+    redis.call('ZREM', open_limits, id)
+  end
+end
+return moved

@@ -1,0 +1,74 @@
+"""Limits: store the rules of limits, take and give back slots, and pause tasks."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from django_delayq.clock import DAY_US
+from django_delayq.conf.limit_rules import LimitRule
+from django_delayq.job.job import LimitUse
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script
+from django_delayq.store.digests import limit_digest, limit_name_digest, paused_task_digest
+from django_delayq.store.operations.worker_control import short_name
+from django_delayq.store.shard import Shard
+
+_SET_LIMITS = Script("set_limits")
+_TAKE_LIMIT, _GIVE_BACK_LIMIT, _BACK_OFF = Script("take_limit"), Script("give_back_limit"), Script("back_off")
+_PAUSE_TASK, _RESUME_TASK = Script("pause_task"), Script("resume_task")
+#: Longest time for which a task can keep others from beginning.
+LONGEST_BACK_OFF_US = DAY_US
+
+
+class Taken(StrEnum):
+    """What became of a request for a slot."""
+
+    TAKEN = "TAKEN"
+    #: The lease has a slot of this limit already.
+    HELD = "HELD"
+    #: The lease has ended.
+    LOST = "LOST"
+    CLOSED = "CLOSED"
+
+
+class LimitOperations:
+    """API of one shard for limits and paused tasks. Each call is atomic, one round trip, and O(log n)."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def set_limits(self, rules: Iterable[tuple[str, LimitRule]]) -> bool:
+        """Store these rules in place of all others. Returns whether they differ from those before. O(n)."""
+        args: list[Part] = [part for name, rule in rules for part in (limit_name_digest(name), rule.pack())]
+        return bool(self._shard.run(_SET_LIMITS, args))
+
+    def store_settings(self) -> None:
+        """Store the rules of LIMITS if there are any."""
+        if rules := self._shard.config.tasks.limits:
+            self.set_limits(rules.items())
+
+    def take_limit(
+        self, limit: LimitUse, *, lease: bytes, cost: int = 1, length_us: int | None = None
+    ) -> tuple[Taken, int | None]:
+        """Take a slot of a limit for a running job, until it ends; for `length_us` if the lease is no job's.
+
+        Returns what became of it; if the limit is closed, also the µs until it may be open; None: a job has to end.
+        """
+        word, *wait = self._shard.run(_TAKE_LIMIT, [lease, limit_digest(*limit), cost, length_us or ""])
+        return Taken(word.decode()), wait[0] if wait and wait[0] >= 0 else None
+
+    def give_back_limit(self, limit: LimitUse, *, lease: bytes) -> bool:
+        """Give back a slot that `take_limit()` took. Returns False if the lease has none."""
+        return bool(self._shard.run(_GIVE_BACK_LIMIT, [lease, limit_digest(*limit)]))
+
+    def back_off(self, limit: LimitUse, length_us: int) -> None:
+        """Keep all jobs under a limit from beginning for some time, at most a day. The longest of several counts."""
+        self._shard.run(_BACK_OFF, [limit_digest(*limit), length_us])
+
+    def pause_task(self, task: str, *, by: str) -> bool:
+        """Keep the jobs of a task from beginning until it is resumed. Returns False if it was paused already."""
+        name = task.encode("utf-8", "surrogatepass")
+        return bool(self._shard.run(_PAUSE_TASK, [paused_task_digest(task), short_name(by), name]))
+
+    def resume_task(self, task: str) -> bool:
+        """Let the jobs of a task begin again. Returns False if it was not paused."""
+        return bool(self._shard.run(_RESUME_TASK, [paused_task_digest(task)]))

@@ -1,0 +1,24 @@
+"""Turned away: the claims of an exchange that do not run, since their task is paused, or a limit drops them."""
+
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import PAUSED, Outcome, OutcomeKind
+from django_delayq.store.claims import ExchangeReply
+from django_delayq.store.digests import paused_task_digest
+
+
+def turn_away(reply: ExchangeReply) -> tuple[list[Claim], list[tuple[Claim, Outcome]]]:
+    """Return the claims to run, and the others with their outcomes."""
+    to_run, others = list[Claim](), list[tuple[Claim, Outcome]]()
+    for claim in reply.claims:
+        if claim.is_dropped:
+            others.append((claim, _dropped(claim)))
+        elif claim.job and reply.paused_tasks and paused_task_digest(claim.job.task) in reply.paused_tasks:
+            others.append((claim, PAUSED))
+        else:
+            to_run.append(claim)
+    return to_run, others
+
+
+def _dropped(claim: Claim) -> Outcome:
+    names = " or ".join(limit.name for limit in claim.job.limits) if claim.job else ""
+    return Outcome(kind=OutcomeKind.DROPPED, error=f"The limit {names} kept it from beginning, and it does not wait.")

@@ -1,0 +1,1 @@
+"""Modules that a process knows by TASK_MODULES alone."""
