@@ -70,8 +70,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "recovered jobs are not counted",
         "store/lua/snapshot.lua",
-        "if head[1] then number",
-        "if head[1] and place ~= recovered then number",
+        "local count = head[1] and redis",
+        "local count = head[1] and place ~= recovered and redis",
     ): (STORE,),
     at(
         "a worker claims recovered jobs without a free process",

@@ -48,7 +48,8 @@ def in_state(state: State, apis: ShardApis) -> JobHandle:
     """Enqueue a job and bring it into a state without its handle."""
     if state is State.UNSENT:
         return noop.job(7)
-    kept = state in (State.DONE, State.CANCELLED, State.EXPIRED)
+    unrun = {State.EXPIRED: OutcomeKind.EXPIRED, State.DROPPED: OutcomeKind.DROPPED}
+    kept = state in (State.DONE, State.CANCELLED, *unrun)
     handle = noop.using(delay=3_600 if state is State.SCHEDULED else None, key="k", store_result=kept).enqueue(7)
     place = from_text(handle.id)
     assert place
@@ -63,10 +64,10 @@ def in_state(state: State, apis: ShardApis) -> JobHandle:
     if state is State.DONE:
         [claim] = worker.take(1).claims
         assert not worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE, value="8")]).lost
-    if state is State.EXPIRED:
+    if state in unrun:
         [claim] = worker.take(1).claims
-        expired = decide_settlement(claim, Outcome(kind=OutcomeKind.EXPIRED), worker="w")
-        assert not worker.take(0, settle=[expired]).lost
+        ended = decide_settlement(claim, Outcome(kind=unrun[state]), worker="w")
+        assert not worker.take(0, settle=[ended]).lost
     if state is State.CANCELLED:
         assert apis.operations.cancel(place[0])
     return handle

@@ -23,8 +23,9 @@ def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
     assert "4 passed" in output
 
 
-def test_each_signal_has_the_arguments_that_the_pages_name(delayq: DelayQ) -> None:
-    """Live through every signal: a job that dies, one that expires."""
+def test_each_signal_has_the_arguments_that_the_pages_name(delayq: DelayQ, settings: Any) -> None:
+    """Live through every signal: a job that dies, one that expires, one that is dropped."""
+    settings.DELAYQ = {**settings.DELAYQ, "LIMITS": {"daily": {"rate": "1/d"}}}
     shown = dict(re.findall(r"^\| `(job_\w+)` \|.*\| ([^|]*) \|$", PAGE, re.M))
     sent: dict[str, set[str]] = {}
     names = {name: getattr(signals, name) for name in vars(signals) if name.startswith("job_")}
@@ -40,6 +41,8 @@ def test_each_signal_has_the_arguments_that_the_pages_name(delayq: DelayQ) -> No
     try:
         tasks.charge.enqueue(5)
         tasks.send_reminder.using(expires=1).after(hours=1).enqueue(7)
+        for _ in range(2):
+            tasks.send_reminder.using(limit="daily", on_limit="drop").enqueue(7)
         delayq.advance(hours=2)
         delayq.drain(errors="retry")
     finally:
