@@ -122,6 +122,11 @@ class Scenario:
             plan.expected = ExpectedOutcome.CALLED_OFF
         self.console.log("called off", name, colour="warm")
 
+    def _opened_before_reminder(self, sale: Sale) -> bool:
+        runs = {run.task: run for run in self.task_runs() if run.sale_id == sale.pk}
+        reminder, opening = runs.get("send_reminder"), runs.get("open_sale")
+        return bool(reminder and opening and opening.ended and reminder.ended and reminder.ended > opening.started)
+
     def planned_for(self, sale: Sale) -> Iterator[PlannedJob]:
         return (plan for plan in self.plans if plan.sale_id == sale.pk)
 
@@ -217,7 +222,9 @@ class Scenario:
             if sale.winning_bid != best:
                 found.append(f"{name} went to {sale.winning_bid}, but the best bid was {best}")
             letters = sale.notices.filter(kind=Notice.Kind.REMINDER, player=sale.seller).count()
-            if letters != (not called_off):
+            # On a busy machine a reminder may begin after the opening; then nobody is reminded.
+            is_late = letters == 0 and self._opened_before_reminder(sale)
+            if letters != (not called_off) and not is_late:
                 found.append(f"{name} has {letters} reminders")
         if all(count.is_finished for count in self.counts):
             earned = sum(count.return_value["earned"] for count in self.counts)
