@@ -15,6 +15,7 @@ from django_delayq import checks
 from django_delayq.clock import DAY_US
 from django_delayq.conf import settings as conf
 from django_delayq.conf.config import AdminConfig, Config
+from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.conf.queue_options import NO_OPTIONS, QueueOptions
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.settings import drop_config, get_config, on_config_dropped, read_config
@@ -88,6 +89,11 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("QUEUES", {"mail": {}, "näher dran/1": {}}, {"mail": NO_OPTIONS, "näher dran/1": NO_OPTIONS}),
         ("QUEUES", {"mail": {"fair": True}}, {"mail": QueueOptions(fair=True)}),
         ("QUEUES", {}, {}),
+        ("LIMITS", {"a": {"rate": "5/s"}}, {"a": LimitRule(interval_us=200_000)}),
+        ("LIMITS", {"a": {"rate": "100/s"}}, {"a": LimitRule(interval_us=10_000, burst=10)}),
+        ("LIMITS", {"a": {"rate": "2/d", "burst": 2}}, {"a": LimitRule(interval_us=DAY_US / 2, burst=2)}),
+        ("LIMITS", {"ä/1": {"max_running": 3}}, {"ä/1": LimitRule(max_running=3)}),
+        ("LIMITS", {}, {}),
         ("ADMIN", {"READ_ONLY": True, "VIEW_PERMISSION": "a.b"}, AdminConfig(read_only=True, view_permission="a.b")),
         ("ADMIN", {"REDACT": "iban"}, AdminConfig(redact=re.compile("iban", re.IGNORECASE))),
         ("TASK_MODULES", ["shop.jobs"], ("shop.jobs",)),
@@ -158,6 +164,15 @@ NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
         ("QUEUES", {5: {}}),
         ("QUEUES", {"mail": None}),
         ("QUEUES", {"mail": {"fiar": True}}),
+        *(
+            ("LIMITS", given)
+            for given in (None, ["a"], "a", {"": {}}, {"x" * 201: {}}, {5: {}}, {"a": None}, {"a": {}})
+        ),
+        *(("LIMITS", {"a": {"rate": rate}}) for rate in (5, "5", "0/s", "5/w", "-1/s", "1.5/s", "10001/s", "5/s ")),
+        *(("LIMITS", {"a": {"max_running": most}}) for most in (0, -1, True, "5", 1.0, 10**7)),
+        *(("LIMITS", {"a": {"rate": "5/s", "burst": burst}}) for burst in (0, True, "5", 10**7)),
+        ("LIMITS", {"a": {"max_running": 1, "burst": 5}}),
+        ("LIMITS", {"a": {"rate": "5/s", "bust": 5}}),
         ("TASK_MODULES", "shop.jobs"),
         ("TASK_MODULES", None),
         ("TASK_MODULES", 5),
