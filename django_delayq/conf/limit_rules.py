@@ -72,7 +72,8 @@ def _read(label: str, options: Any) -> LimitRule:
             raise ValueError(f"{label}[{name!r}] must be a whole number, 1 to {largest:,}, got {value!r:.80}")
     interval_us = None if rate is None else _interval_us(f"{label}['rate']", rate)
     if burst is None:
-        burst = max(1, int(_DEFAULT_BURST_US / interval_us)) if interval_us else 1
+        # Rounded first: a quotient that is whole may be stored as a little less.
+        burst = max(1, int(round(_DEFAULT_BURST_US / interval_us, 6))) if interval_us else 1
     return LimitRule(interval_us=interval_us, burst=burst, max_running=most)
 
 

@@ -91,6 +91,7 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("QUEUES", {}, {}),
         ("LIMITS", {"a": {"rate": "5/s"}}, {"a": LimitRule(interval_us=200_000)}),
         ("LIMITS", {"a": {"rate": "100/s"}}, {"a": LimitRule(interval_us=10_000, burst=10)}),
+        ("LIMITS", {"a": {"rate": "970/s"}}, {"a": LimitRule(interval_us=1_000_000 / 970, burst=97)}),
         ("LIMITS", {"a": {"rate": "2/d", "burst": 2}}, {"a": LimitRule(interval_us=DAY_US / 2, burst=2)}),
         ("LIMITS", {"ä/1": {"max_running": 3}}, {"ä/1": LimitRule(max_running=3)}),
         ("LIMITS", {}, {}),
