@@ -6,12 +6,15 @@ from typing import Any
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.body.codec import decode_head
 from django_delayq.store.keys import Keys
+from tests.stateful.limit_invariants import check_limits
 from tests.stateful.model.model import Model
 from tests.stateful.model.values import Place
 from tests.stateful.redis_state import expected_state, noun_of, plain
 
 #: The places of a job, and the key that holds its records meanwhile.
-PLACES = dict.fromkeys(("scheduled", "ready", "recovered", "leases"), "jobs") | {"dead_letters": "dead_bodies"}
+PLACES = dict.fromkeys(("scheduled", "ready", "recovered", "parked", "leases"), "jobs") | {
+    "dead_letters": "dead_bodies"
+}
 
 
 def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
@@ -22,6 +25,7 @@ def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
     check_attempts_are_counted(model)
     check_work_is_announced(model, picture, keys)
     check_the_next_promotion_is_in_time(model, picture, keys)
+    check_limits(picture, keys)
 
 
 def check_redis_equals_the_model(model: Model, picture: dict[str, Any], keys: Keys) -> None:
@@ -49,7 +53,7 @@ def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
 def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) -> None:
     """A ready or claimed job was due, but for a claim that a person made before."""
     for job in model.jobs.values():
-        places = [keys.ready(job.queue), keys.recovered(job.queue)]
+        places = [keys.ready(job.queue), keys.recovered(job.queue), keys.parked(job.queue)]
         if job.ahead_us is None:
             places.append(keys("leases"))
         taken = any({job.member, job.lease} & set(picture.get(place, {})) for place in places)
@@ -93,6 +97,9 @@ def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], k
     for job in model.at(Place.SCHEDULED):
         latest = max(job.score, model.promoted_at)
         assert model.next_promotion is not None and model.next_promotion <= latest, f"the dispatcher oversleeps {job}"
+    for limit, moment in model.limits.open.items():
+        latest = max(moment, model.promoted_at)
+        assert model.next_promotion is not None and model.next_promotion <= latest, f"it oversleeps the limit {limit!r}"
     for job in model.at(Place.CLAIMED):
         # A lease that had expired at the last promotion was returned to the dispatcher.
         expected = job.score <= model.expired_by

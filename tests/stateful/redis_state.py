@@ -11,6 +11,7 @@ from django_delayq.job.result import Result
 from django_delayq.store.digests import queue_hash, tenant_digest
 from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import ResultRecord
+from tests.stateful.model.limits import PAUSED_ID, TASK, entry_of
 from tests.stateful.model.model import Model
 from tests.stateful.model.values import ModelJob, Place
 
@@ -91,7 +92,7 @@ def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
 
 def extras_of(job: ModelJob) -> bytes:
     """Return the extras record of a job, empty without a key."""
-    flags, digest, first_call, tenant = 0, b"", b"", b""
+    flags, digest, first_call, limits, tenant = 0, b"", b"", b"", b""
     if job.digest is not None:
         flags, digest = 1 + 2 * job.until_start, job.digest
     if job.throttle is not None:
@@ -100,7 +101,10 @@ def extras_of(job: ModelJob) -> bytes:
         flags, first_call = flags + 4, job.first_call.to_bytes(8)
     if job.tenant is not None:
         flags, tenant = flags + 16, bytes((job.weight,)) + job.tenant
-    return bytes((flags,)) + digest + first_call + tenant if flags else b""
+    if job.limits:
+        flags, limits = flags + 32, b"".join(limit + cost.to_bytes(2) for limit, cost in job.limits)
+        limits += bytes((len(job.limits) + 128 * job.drops,))
+    return bytes((flags,)) + digest + first_call + limits + tenant if flags else b""
 
 
 def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
@@ -124,6 +128,32 @@ def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
         expected[keys("tenants")][queue_hash(queue_name) + bytes((number,))] = time_served.to_bytes(7)
     for (queue_name, digest), (at, name) in model.turns.paused.items():
         expected[keys("tenants")][queue_hash(queue_name) + digest] = b"%d ann\xff%s" % (at, name.encode())
+
+
+def add_limits(expected: dict[str, Any], model: Model, keys: Keys) -> None:
+    """Add what Redis holds of limits; the layout is in `_limits.lua`."""
+    limits, entries = model.limits, list[bytes]()
+    for raw_id, job in model.jobs.items():
+        if job.waiting_for:
+            expected[keys("waiting_for")][raw_id] = job.waiting_for
+            entries.append(entry_of(job, job.waiting_for, b"\0") + encode_queue(job.queue).encode())
+        if job.let_in:
+            entries.append(entry_of(job, job.let_in, b"\1"))
+        if job.held is not None:
+            expected[keys("claim_limits")][raw_id] = b"".join(limit + cost.to_bytes(2) for limit, cost in job.held)
+            entries += [b"\2" + limit + job.lease for limit, _ in job.held]
+    entries += [b"\2" + limit + lease for limit, lease in limits.holders]
+    expected[keys("limit_jobs")] = dict.fromkeys(entries, 0)
+    expected[keys("limit_holders")] = {limit + lease: ends for (limit, lease), ends in limits.holders.items()}
+    expected[keys("limit_rules")] = {digest: rule.pack() for digest, rule in limits.rules.items()}
+    expected[keys("limit_times")] = limits.times | {b"\1" + limit: until for limit, until in limits.back_offs.items()}
+    expected[keys("open_limits")] = limits.open
+    expected[keys("limit_turns")] = {
+        limit: b"".join(sorted(queue_hash(queue) + tenant for queue, tenant in turns.items()))
+        for limit, turns in limits.turns.items()
+    }
+    if limits.paused_us is not None:
+        expected[keys("paused_tasks")] = {PAUSED_ID: b"%d ann\xff%s" % (limits.paused_us, TASK.encode())}
 
 
 def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
@@ -153,8 +183,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
             if job.unconfirmed:
                 expected[keys("unconfirmed")] = {*expected[keys("unconfirmed")], job.lease}
         else:
-            of_queue = {Place.SCHEDULED: keys.scheduled, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
-            expected[of_queue[job.place](job.queue)][job.member] = job.score
+            expected[getattr(keys, job.place.value)(job.queue)][job.member] = job.score
     if dead := expected.get(keys("dead_bodies")):
         expected[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
@@ -182,6 +211,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     expected[keys("exchanges")] = {worker: number for worker, (number, *_) in model.exchanges.items()}
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     add_tenants(expected, model, keys)
+    add_limits(expected, model, keys)
     if model.next_promotion is not None:
         expected[keys("next_promotion")] = str(model.next_promotion).encode()
     if model.no_reclaim_before:

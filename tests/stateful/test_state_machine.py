@@ -8,6 +8,7 @@ import os
 from redis import Redis
 
 from django_delayq.job.outcome import OutcomeKind
+from tests.stateful.machine.limited import Limited
 from tests.stateful.machine.runner import scenarios_to, walk
 from tests.stateful.machine.scenarios import DAY_US
 from tests.stateful.machine.strategies import Request
@@ -16,6 +17,11 @@ from tests.stateful.model.values import Place
 
 def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> None:
     walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
+
+
+def test_redis_equals_model_after_every_walk_with_limits(client: Redis, redis_url: str) -> None:
+    examples = int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250"))
+    walk(client, redis_url, examples=max(1, examples // 2), machine=Limited)
 
 
 def test_an_encrypted_store_equals_the_model_too(client: Redis, redis_url: str) -> None:

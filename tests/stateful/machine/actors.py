@@ -88,12 +88,21 @@ class DrivenDispatcher(Promotion):
         moved, trimmed, expired = model.promote(self.dispatcher_id, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.expired_leases) == expired
+        open_limits, parked_in = model.open_limits()
+        assert (set(promoted.open_limits), set(promoted.parked_in)) == (open_limits, parked_in)
         assert set(promoted.queues) == model.queues_to_name(model.now + promoted.sleep_us)
-        more = any(model.due(queue) for queue in QUEUES) or bool(model.pauses_ending(model.now))
+        more = any(model.due(queue) for queue in QUEUES) or bool(model.pauses_ending(model.now) or open_limits)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
         model.next_promotion = model.now + promoted.sleep_us
         return promoted
+
+    def let_in(self, limits: Sequence[bytes], queues: Sequence[str]) -> int:
+        """Let parked jobs in, and compare with the model."""
+        expected = self.world.model.let_in(limits, queues, self.world.store.config.dispatcher.sweep_us)
+        moved = super().let_in(limits, queues)
+        assert moved == expected
+        return moved
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
         """Keep the decisions: between reading and writing anything may happen."""
@@ -149,6 +158,7 @@ class DrivenWorker:
         endings: Sequence[OutcomeKind] = (),
         reply_lost: bool = False,
         blocking: bool = False,
+        want_limited: int | None = None,
     ) -> None:
         """Settle the first held claims, one with each ending, and claim others."""
         if self.awaits_reply and self.remembered:
@@ -157,9 +167,13 @@ class DrivenWorker:
             self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
         self.settling = claims
-        # As a worker does before it begins: an expired job has no other ending.
+        # As a worker does before it begins: a job that is dropped or has expired has no other ending.
         endings = [
-            OutcomeKind.EXPIRED if claim.has_expired(claim.received_at) else ending
+            OutcomeKind.DROPPED
+            if claim.is_dropped
+            else OutcomeKind.EXPIRED
+            if claim.has_expired(claim.received_at)
+            else ending
             for claim, ending in zip(claims, endings, strict=False)
         ]
         settled = [
@@ -174,13 +188,21 @@ class DrivenWorker:
             may_recover=may_recover,
             worker_name="driven",
             blocking=blocking,
+            want_limited=want_limited,
         )
         ended = [
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
         expected = self.world.model.exchange(
-            token, ended, queues, want=want, strict=strict, may_recover=may_recover, blocking=blocking
+            token,
+            ended,
+            queues,
+            want=want,
+            strict=strict,
+            may_recover=may_recover,
+            blocking=blocking,
+            want_limited=want_limited,
         )
         self.sent.append(exchange)
         self.awaits_reply = reply_lost
@@ -265,6 +287,8 @@ class DrivenWorker:
         )
         found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in reply.claims]
         assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in expected.claims]
+        for claim, job in zip(reply.claims, expected.claims, strict=True):
+            assert claim.is_dropped == (bool(job.limits) and job.held is None)
         for claim in reply.claims:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"

@@ -20,7 +20,8 @@ from tests.factories import unsent
 from tests.stateful import invariants, redis_state
 from tests.stateful.decrypted_state import decrypted
 from tests.stateful.machine.actors import FAIR, QUEUES, DrivenDispatcher, DrivenWorker, World
-from tests.stateful.machine.strategies import Request
+from tests.stateful.machine.strategies import NO_LIMITS, JobLimits, Request
+from tests.stateful.model.limits import TASK
 from tests.stateful.model.values import Full, KeyTaken, ModelJob, Place
 
 #: Length of each spread.
@@ -36,6 +37,8 @@ class Base(RuleBasedStateMachine):
         world.begin()
         self.drafts: list[UnsentJob] = []
         self.known: list[bytes] = []
+        #: The limits of the jobs that are made from now on.
+        self.job_limits: JobLimits = NO_LIMITS
         self.dispatchers = [DrivenDispatcher(world), DrivenDispatcher(world)]
         self.workers = [DrivenWorker(world), DrivenWorker(world)]
 
@@ -56,7 +59,7 @@ class Base(RuleBasedStateMachine):
         job = Job(
             raw_id=next(self.world.numbers).to_bytes(12),
             shard=0,
-            task="app.task",
+            task=TASK,
             queue=request.queue,
             priority=request.priority,
             retry=RetryPolicy(max_attempts=request.max_attempts, base=1, cap=4),
@@ -66,6 +69,7 @@ class Base(RuleBasedStateMachine):
             expiry=self.expiry(request),
             # Scripts see only the flag; a large body would only slow the machine down.
             flags=Flag.LARGE if request.large else Flag(0),
+            limits=self.job_limits.uses,
         )
         debounce = request.unique if request.key and isinstance(request.unique, Debounce) else None
         until_start = request.until_start or debounce is not None
@@ -78,7 +82,12 @@ class Base(RuleBasedStateMachine):
         )
         word, us = ("delay", debounce.wait_us) if debounce else request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
-        draft = replace(draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0), unique=draft.unique)
+        draft = replace(
+            draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0),
+            unique=draft.unique,
+            cost=self.job_limits.cost,
+            drops=self.job_limits.drops,
+        )
         self.drafts.append(draft)
         self.known.append(job.raw_id)
         return draft
@@ -192,6 +201,7 @@ class Base(RuleBasedStateMachine):
         moments.append(self.world.model.no_reclaim_before)
         moments += [until_us for _, until_us in self.world.model.paused.values() if until_us is not None]
         moments += [ends for _, ends in self.world.model.windows.values()]
+        moments += [*self.world.model.limits.open.values(), *self.world.model.limits.holders.values()]
         ahead = [moment for moment in moments if moment + off > self.world.model.now]
         if ahead:
             self.world.advance_to(min(ahead) + off)
@@ -248,6 +258,8 @@ class Base(RuleBasedStateMachine):
             assert self.world.operations.resume(queue) == model.resume(queue)
         for tenant in ("a", "b"):
             assert self.world.operations.workers.resume_tenant(FAIR, tenant) == model.resume_tenant(FAIR, tenant)
+        if model.limits.paused_us is not None:
+            assert self.world.operations.limits.resume_task(TASK) == model.resume_task()
         self.check()
         for _ in range(2_000):
             if len(model.at(Place.DEAD)) == len(model.jobs):
@@ -259,7 +271,7 @@ class Base(RuleBasedStateMachine):
                 self.advance_to_next()
         self.check()
         counts = model.counts
-        ended = sum(counts[word] for word in ("done", "cancelled", "expired", "discarded", "trimmed"))
+        ended = sum(counts[word] for word in ("done", "cancelled", "expired", "dropped", "discarded", "trimmed"))
         assert counts["enqueued"] == ended + len(model.at(Place.DEAD)) == ended + len(model.jobs)
 
 

@@ -20,7 +20,9 @@ STEPS = 40
 
 
 @contextmanager
-def scenarios_to(client: Redis, url: str, *, encrypt: bool = False) -> Iterator[Callable[[], Scenarios]]:
+def scenarios_to(
+    client: Redis, url: str, *, encrypt: bool = False, machine: type[Scenarios] = Scenarios
+) -> Iterator[Callable[[], Scenarios]]:
     """Yield a factory of the machine on that server, empty each time."""
     dispatcher = DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US)
     config = Config(
@@ -39,12 +41,20 @@ def scenarios_to(client: Redis, url: str, *, encrypt: bool = False) -> Iterator[
         with pytest.MonkeyPatch.context() as patch:
             # A delay counts from the call; here it counts from the send.
             patch.setattr(world.clock, "steady", lambda: 0.0)
-            yield partial(Scenarios, world)
+            yield partial(machine, world)
     finally:
         logger.setLevel(level)
 
 
-def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False, encrypt: bool = False) -> None:
+def walk(
+    client: Redis,
+    url: str,
+    *,
+    examples: int,
+    derandomize: bool = False,
+    encrypt: bool = False,
+    machine: type[Scenarios] = Scenarios,
+) -> None:
     """Walk `examples` times. Raises the first failure, reduced unless derandomized."""
     profile = settings(
         max_examples=examples,
@@ -57,5 +67,5 @@ def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False, e
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with scenarios_to(client, url, encrypt=encrypt) as roads:
+    with scenarios_to(client, url, encrypt=encrypt, machine=machine) as roads:
         run_state_machine_as_test(roads, settings=profile)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from django_delayq.job.job import LimitUse
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import Debounce, Throttle
 from tests.stateful.machine.actors import QUEUES
@@ -51,6 +52,16 @@ class Request:
     expires: tuple[str, int, bool] | None = None
 
 
+@dataclass(frozen=True)
+class JobLimits:
+    """The limits of jobs, the cost under each, and whether a job is dropped that may not begin."""
+
+    uses: tuple[LimitUse, ...] = ()
+    cost: int = 1
+    drops: bool = False
+
+
+NO_LIMITS = JobLimits()
 requests = st.builds(
     Request,
     queue=st.sampled_from(QUEUES),

@@ -1,19 +1,24 @@
 """Claiming: the transitions of workers in plain Python: claims, their outcomes, and what is reclaimed of them."""
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.model.model_state import ModelState
+from tests.stateful.model.limits import PAUSED_ID, Limited
 from tests.stateful.model.turns import Next
 from tests.stateful.model.values import ENDED_FOR_GOOD, Ended, ExpectedReply, ModelJob, Place
 
 #: Ready jobs that a claim reads after it could not claim the first ones.
 LOOK = 64
+#: Most jobs that one claim parks.
+MOST_PARKED = 64
+#: Endings of a claim whose job did not begin.
+NOT_BEGUN = (OutcomeKind.UNSTARTED, OutcomeKind.PAUSED)
 
 
-class Claiming(ModelState):
+class Claiming(Limited):
     """The state with the transitions of workers."""
 
     def exchange(
@@ -26,6 +31,7 @@ class Claiming(ModelState):
         strict: bool,
         may_recover: bool,
         blocking: bool = False,
+        want_limited: int | None = None,
     ) -> ExpectedReply:
         """Settle claims whose lease stands, then claim; claims of a blocking exchange are unconfirmed."""
         worker, number = token[:8], int.from_bytes(token[8:])
@@ -35,9 +41,10 @@ class Claiming(ModelState):
         settled = [item for item in ended if item.lease not in lost | stopped]
         for item in settled:
             self._settle(self.jobs[item.lease[:12]], item)
-        for item in sorted(settled, key=lambda item: item.ending is OutcomeKind.UNSTARTED):
+        for item in sorted(settled, key=lambda item: item.ending in NOT_BEGUN):
             self._take_key_again(item)
-        chosen = self._chosen(queues, strict, want, may_recover) if want else []
+        most_limited = want if want_limited is None else want_limited
+        chosen, parked = self._chosen(queues, strict, want, may_recover, most_limited) if want else ([], 0)
         claims = [each.job for each in chosen]
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
@@ -48,6 +55,7 @@ class Claiming(ModelState):
         self.turns.charge(chosen, self.at(Place.READY))
         for job in claims:
             job.is_late = False
+        self._hold(claims)
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, stopped, [job.lease for job in claims]
@@ -60,7 +68,7 @@ class Claiming(ModelState):
             self.notified -= set(queues)
             self.notified_all = self.notified_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
-        more = bool(want and self._ready_in_order(queues, strict, 1))
+        more = bool(want and self._ready_in_order(queues, strict, 1)) or parked >= MOST_PARKED
         return ExpectedReply(lost, stopped, more, claims, first, version, bool(left))
 
     def claim_one(self, token: bytes, raw_id: bytes) -> ModelJob | None:
@@ -74,8 +82,11 @@ class Claiming(ModelState):
         self._leave(job)
         job.score, job.has_paid = self.now + self.lease_us, False
         job.token, job.claimed_us, job.unconfirmed = token, self.now, True
-        job.stop_by, job.progress = None, b""
+        job.stop_by, job.progress, job.is_dropped = None, b"", False
         job.start()
+        for limit, cost in job.limits:
+            self._charge(limit, cost)
+        self._hold([job], ordered=True)
         self._use(job.queue)
         self.workers[token[:8]] = self.now
         self.described.add(token[:8])
@@ -129,46 +140,73 @@ class Claiming(ModelState):
                 carried_out += 1
         return carried_out
 
-    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[Next]:
-        """Return the jobs that a claim takes; crashed jobs that it may not take are set aside until it finds others."""
-        back = [
-            (self._sort_key(job, job.score, -1, queues, strict), Next(job))
-            for job in self._in_order(Place.RECOVERED, queues, strict)
-            if self.is_served(job)
-        ][:may_recover]
-        claims, aside, look = list[Next](), list[ModelJob](), want
+    def _chosen(
+        self, queues: Sequence[str], strict: bool, want: int, may_recover: bool, most_limited: int
+    ) -> tuple[list[Next], int]:
+        """Return the jobs that a claim takes, and how many it parked.
+
+        Crashed jobs that it may not take are set aside, and those that a limit keeps from beginning are parked, until
+        it finds others.
+        """
+        claims, aside, parked, look = list[Next](), list[ModelJob](), 0, want
         while not claims:
-            for queue in queues:
-                ready_jobs = [job for job in self.at(Place.READY) if job.queue == queue]
-                if queue in self.paused or not self.options_of(queue).fair:
-                    continue
-                if not ready_jobs:
-                    self.turns.forget(queue)
-                for job in ready_jobs:
-                    job.is_late = not job.weight
-                self._follow()
+            back = [
+                (self._sort_key(job, job.score, -1, queues, strict), Next(job))
+                for job in self._in_order(Place.RECOVERED, queues, strict)
+                if self.is_served(job)
+            ][:may_recover]
+            self._begin_late_turns(queues)
             ready = self._ready_in_order(queues, strict, look)
             in_order = sorted([*back, *ready[: look + 1]], key=lambda item: item[0])
             seen = [each for _, each in in_order][:look]
             aside = [] if may_recover else [each.job for each in seen if each.job.crash_suspected]
+            to_park = self._take_from([each for each in seen if each.job not in aside], claims, want, most_limited)
             for job in aside:
                 job.place, job.is_late = Place.RECOVERED, False
                 self._list_queue(job.queue)
+            for job, limit, moment in to_park:
+                self._leave(job)
+                self._park(job, limit, moment)
             self._follow()
-            for each in seen:
-                job = each.job
-                alone = job.crash_suspected or job.has(Flag.LARGE)
-                if job in aside:
-                    continue
-                if len(claims) == want or (alone and claims):
-                    break
-                claims.append(each)
-                if alone:
-                    break
-            look = max(want, LOOK)
-            if not aside:
+            parked, look = parked + len(to_park), max(want, LOOK)
+            if not aside and not to_park or parked >= MOST_PARKED:
                 break
-        return claims
+        return claims, parked
+
+    def _take_from(
+        self, seen: Sequence[Next], claims: list[Next], want: int, most_limited: int
+    ) -> list[tuple[ModelJob, bytes, float]]:
+        """Add the jobs that may be claimed; return those that must wait for a limit, and until when."""
+        waiting = list[tuple[ModelJob, bytes, float]]()
+        for each in seen:
+            job = each.job
+            alone = job.crash_suspected or job.has(Flag.LARGE)
+            is_beyond = bool(job.limits) and sum(bool(other.job.limits) for other in claims) >= most_limited
+            if len(claims) == want or (alone and claims and not is_beyond):
+                break
+            if is_beyond:
+                continue
+            in_the_way = self._in_the_way(job)
+            job.is_dropped = in_the_way is not None and job.drops
+            if in_the_way and not job.drops:
+                waiting.append((job, *in_the_way))
+                continue
+            claims.append(each)
+            if alone:
+                break
+        return waiting
+
+    def _begin_late_turns(self, queues: Sequence[str]) -> None:
+        """Give turns to jobs of fair queues that have none."""
+        for queue in queues:
+            ready_jobs = [job for job in self.at(Place.READY) if job.queue == queue]
+            if queue in self.paused or not self.options_of(queue).fair:
+                continue
+            if not ready_jobs:
+                self.turns.forget(queue)
+            for job in ready_jobs:
+                job.is_late = not job.weight
+            self._follow()
 
     def _ready_in_order(self, queues: Sequence[str], strict: bool, want: int) -> list[tuple[Any, Next]]:
         """Return the ready jobs in the order of claims: the n-th of a fair queue stands where its n-th rank does."""
@@ -198,19 +236,23 @@ class Claiming(ModelState):
         """Return whether the job was asked to stop, so that it may only be settled as done, stopped or expired."""
         job = self.jobs[item.lease[:12]]
         expired = item.ending is OutcomeKind.EXPIRED and not (job.expiry and job.expiry.dead)
-        ends = expired or item.ending in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
+        ends = expired or item.ending in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED, OutcomeKind.DROPPED)
         return not ends and job.stop_by is not None
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
         """End a claim. A job that was claimed before it was due waits at least for its time."""
+        is_spared = item.spared and item.ending is OutcomeKind.LEASE_EXPIRED
+        self._free(job, has_begun=item.ending not in NOT_BEGUN and not is_spared)
         self._put_back(job, item)
         if job.waits and job.ahead_us is not None and job.ahead_us > self.now:
             job.score = max(job.score, job.ahead_us) if job.place is Place.SCHEDULED else job.ahead_us
             job.place, job.due_us = Place.SCHEDULED, job.score
         if job.place in (Place.READY, Place.RECOVERED):
             self._list_queue(job.queue)
+        elif job.place is Place.PARKED:
+            self._park(job, PAUSED_ID, inf)
         self._follow()
-        if job.place is Place.READY:
+        if job.place in (Place.READY, Place.PARKED):
             self.turns.refund(job)
 
     def _take_key_again(self, item: Ended) -> None:
@@ -230,8 +272,11 @@ class Claiming(ModelState):
             job.record, job.spared = item.record, True
             job.place, job.score = Place.RECOVERED if job.crash_suspected else Place.READY, job.rank
             return None
-        if item.ending is OutcomeKind.UNSTARTED:
-            job.place, job.score = Place.READY, job.rank
+        if item.ending is OutcomeKind.DROPPED:
+            return self._end(job, "dropped", keep=True)
+        if item.ending in NOT_BEGUN:
+            is_parked = item.ending is OutcomeKind.PAUSED and self.limits.paused_us is not None
+            job.place, job.score = Place.PARKED if is_parked else Place.READY, job.rank
             return None
         job.record = item.record
         if job.put_off(item, self.now):

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from django_delayq.job.job import Flag
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.store.digests import tenant_digest
-from tests.stateful.model.model_state import ModelState
+from tests.stateful.model.limits import Limited
 from tests.stateful.model.values import Full, KeyTaken, ModelJob, Place, digest_of, throttle_of
 
 #: Queue and tenant -> numbers of the jobs of a batch that are refused, and how many jobs wait.
 Refusals = dict[tuple[str, str], tuple[list[int], int]]
 
 
-class Enqueueing(ModelState):
+class Enqueueing(Limited):
     """The state with the transitions of producers."""
 
     def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:

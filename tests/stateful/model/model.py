@@ -43,6 +43,7 @@ class Model(Enqueueing, Claiming):
         for job in old:
             self._end(job, "trimmed")
         self.windows = {digest: window for digest, window in self.windows.items() if window[1] > self.now}
+        self._end_limits()
         self.promoted_at, self.alarm_heard = self.now, False
         self.expired_by = self._expired_by()
         expired = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.expired_by}
@@ -86,6 +87,8 @@ class Model(Enqueueing, Claiming):
         place = job.place
         self._leave(job)
         job.queue, job.body, job.place = queue, with_queue(job.body, queue), place
+        if place is Place.PARKED:
+            job.place = Place.READY
         if job.tenant is not None:
             job.use(self.options_of(queue))
         self._follow()

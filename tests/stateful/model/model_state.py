@@ -149,7 +149,7 @@ class ModelState:
 
     def _remove_queues(self, queues: Sequence[str]) -> None:
         old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
-        ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
+        ready = {job.queue for job in self.jobs.values() if job.waits and job.place is not Place.SCHEDULED}
         for queue in old:
             if queue in ready:
                 self._use(queue)

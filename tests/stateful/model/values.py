@@ -10,7 +10,7 @@ from django_delayq.job.body.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 from django_delayq.job.unsent import Throttle, UnsentJob
-from django_delayq.store.digests import key_digest, tenant_digest
+from django_delayq.store.digests import key_digest, limit_digest, tenant_digest
 
 #: Endings after which a job is a dead letter, whatever its attempts.
 ENDED_FOR_GOOD = (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK, OutcomeKind.EXPIRED)
@@ -22,6 +22,7 @@ class Place(StrEnum):
     SCHEDULED = "scheduled"
     READY = "ready"
     RECOVERED = "recovered"
+    PARKED = "parked"
     CLAIMED = "claimed"
     DEAD = "dead"
 
@@ -85,6 +86,16 @@ class ModelJob:
     snoozes: int = 0
     interruptions: int = 0
     waiting_since: int = 0
+    #: Its limits and its cost under each, and whether it is dropped if one of them keeps it from beginning.
+    limits: tuple[tuple[bytes, int], ...] = ()
+    drops: bool = False
+    #: The limit that it waits for while it is parked; the one that let it in, while it is ready or recovered.
+    waiting_for: bytes | None = None
+    let_in: bytes | None = None
+    #: While it is claimed: the limits of which it has a slot, and its cost; None: nothing is stored.
+    held: list[tuple[bytes, int]] | None = None
+    #: It was claimed to be dropped.
+    is_dropped: bool = False
 
     @classmethod
     def of(cls, draft: UnsentJob) -> "ModelJob":
@@ -100,6 +111,8 @@ class ModelJob:
             max_attempts=job.retry.max_attempts,
             expiry=job.expiry,
             tenant_name=job.tenant,
+            limits=tuple((limit_digest(*limit), draft.cost) for limit in job.limits),
+            drops=draft.drops,
         )
 
     def use(self, options: QueueOptions) -> None:
@@ -149,7 +162,11 @@ class ModelJob:
 
     @property
     def waits(self) -> bool:
-        return self.place in (Place.SCHEDULED, Place.READY, Place.RECOVERED)
+        return self.place in (Place.SCHEDULED, Place.READY, Place.RECOVERED, Place.PARKED)
+
+    def cost_of(self, limit: bytes) -> int:
+        """Return its cost under a limit; 1 under one that is not its own: its task was paused."""
+        return dict(self.limits).get(limit, 1)
 
     def expire_after(self, due_us: int, *, revived: bool = False) -> None:
         """Let a span begin at a due time; the expiry of a revived job is left out if it is over."""
