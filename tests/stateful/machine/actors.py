@@ -1,7 +1,7 @@
 """Actors: clock, workers and dispatchers of the state machine; each step is compared with the model."""
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, product
 
 from redis import Redis
 
@@ -98,10 +98,14 @@ class DrivenDispatcher(Promotion):
         return promoted
 
     def let_in(self, limits: Sequence[bytes], queues: Sequence[str]) -> int:
-        """Let parked jobs in, and compare with the model."""
-        expected = self.world.model.let_in(limits, queues, self.world.store.config.dispatcher.sweep_us)
+        """Let parked jobs in, and compare with the model; then no job waits for these limits that may go."""
+        model = self.world.model
+        expected = model.let_in(limits, queues, self.world.store.config.dispatcher.sweep_us)
         moved = super().let_in(limits, queues)
         assert moved == expected
+        for limit, queue in product(limits, queues):
+            job, room = model.next_parked(limit, queue), model.room_for_parked(limit, queue)
+            assert job is None or room.opens_at(job.cost_of(limit)) > model.now, f"{job} may go"
         return moved
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:

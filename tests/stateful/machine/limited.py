@@ -226,7 +226,7 @@ class Limited(Scenarios):
         raise AssertionError("there are always limits to look at")
 
     def sweep_to_the_end(self) -> None:
-        """Let the dispatcher look at each limit once more: then no job waits that may go."""
+        """Let the dispatcher look at each limit once more."""
         model = self.world.model
         last = model.now + self.world.store.config.dispatcher.sweep_us
         while moments := [moment for moment in model.limits.open.values() if model.now < moment <= last]:
@@ -234,10 +234,6 @@ class Limited(Scenarios):
             self.sweep_limits()
         self.world.advance_to(last)
         self.sweep_limits()
-        for limit, queue in {(job.waiting_for, job.queue) for job in model.at(Place.PARKED)}:
-            assert limit
-            job, room = model.next_parked(limit, queue), model.room_for_parked(limit, queue)
-            assert job is None or room.opens_at(job.cost_of(limit)) > model.now, f"{job} may go"
 
     def teardown(self) -> None:
         """Nothing of limits remains when all jobs have ended."""

@@ -37,8 +37,8 @@ class Limits:
     holders: dict[tuple[bytes, bytes], int] = field(default_factory=dict)
     #: When the task was paused (µs).
     paused_us: int | None = None
-    #: Of the call that is under way: slots of jobs that it has chosen, but not claimed yet, and times with their costs. A
-    #: person's order may move a time on farther than the rule allows.
+    #: Of the call that is under way: slots of jobs that it has chosen, but not claimed yet, and times with their costs.
+    #: A person's order may move a time on farther than the rule allows.
     chosen: Counter[bytes] = field(default_factory=Counter)
     charged: dict[bytes, float] = field(default_factory=dict)
 

@@ -30,8 +30,8 @@ class Starts:
     def forget(self, limit: bytes, lease: bytes) -> None:
         """Drop the start of a claim whose job did not begin.
 
-        A person's order ignores the limit, and the part of its cost that is above the burst is forgotten: if it is given
-        back, one more may begin.
+        A person's order ignores the limit, and the part of its cost that is above the burst is forgotten: if it is
+        given back, one more may begin.
         """
         began = self.began.get(limit, [])
         if any(start[2] == lease for start in began):
