@@ -6,12 +6,13 @@ import pytest
 
 import django_delayq
 from tests.mutation import MUTATIONS
+from tests.stateful.limit_mutations import LIMITS
 from tests.stateful.mutations import FIRST, MORE, Mutation
 from tests.stateful.tenant_mutations import TENANTS
 from tests.stateful.throttle_mutations import THROTTLES
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
-BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *MUTATIONS]
+BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *MUTATIONS]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

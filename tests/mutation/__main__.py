@@ -15,6 +15,7 @@ from pathlib import Path
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.mutation import MUTATIONS
+from tests.stateful.limit_mutations import LIMITS
 from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation
@@ -30,7 +31,8 @@ FAILED = 1
 def run_state_machine(bug: Mutation, url: str) -> str:
     """Return "the state machine" if it detects the bug, else an empty string."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
+        machine = "limits" if bug in LIMITS else ""
+        command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES), machine]
         ended = run(command, plant(bug, Path(folder)), folder)
     return "the state machine" if ended.returncode == DETECTED else ""
 
@@ -84,7 +86,7 @@ def judge(bug: Mutation, tests: tuple[str, ...]) -> bool:
 
 def main(words: str = "") -> int:
     """Run the bugs, as many at once as there are CPUs, and return the exit code."""
-    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS, *THROTTLES)), *MUTATIONS.items()]
+    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS)), *MUTATIONS.items()]
     bugs = [(bug, tests) for bug, tests in known if words in bug.name]
     if not bugs:
         print(f"No bug has {words!r} in its name; tests/mutation/ and tests/stateful/mutations.py have the names.")

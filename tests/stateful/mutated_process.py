@@ -1,6 +1,7 @@
 """Process with a planted bug: walk with the django_delayq that comes first on PYTHONPATH, and exit with the outcome.
 
-Arguments: the folder that the package must come from, the URL of an empty Redis, the number of walks.
+Arguments: the folder that the package must come from, the URL of an empty Redis, the number of walks, and "limits" to
+walk with jobs under limits.
 """
 
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 PASSED, DETECTED, BROKEN = 0, 10, 20
 
 
-def main(folder: str, url: str, examples: int) -> int:
+def main(folder: str, url: str, examples: int, machine: str = "") -> int:
     """Return SAW_IT only if an assertion of the machine failed: a package that cannot run proves nothing."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
     import django
@@ -26,10 +27,13 @@ def main(folder: str, url: str, examples: int) -> int:
 
     from redis import Redis
 
+    from tests.stateful.machine.limited import Limited
     from tests.stateful.machine.runner import walk
+    from tests.stateful.machine.scenarios import Scenarios
 
+    walks = Limited if machine == "limits" else Scenarios
     try:
-        walk(Redis.from_url(url, protocol=2), url, examples=examples, derandomize=True)
+        walk(Redis.from_url(url, protocol=2), url, examples=examples, derandomize=True, machine=walks)
     except AssertionError as error:
         print(f"{error}"[-4_000:])
         return DETECTED
@@ -40,4 +44,4 @@ def main(folder: str, url: str, examples: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]))

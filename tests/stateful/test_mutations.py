@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from tests.stateful.limit_mutations import LIMITS
 from tests.stateful.mutate_copy import plant
 from tests.stateful.mutated_process import DETECTED, PASSED
 from tests.stateful.mutations import FIRST, MORE, Mutation
@@ -18,19 +19,22 @@ from tests.stateful.throttle_mutations import THROTTLES
 EXAMPLES, WITHOUT_BUG = 250, 40
 
 
-def walk_with(bug: Mutation | None, folder: Path, url: str, examples: int) -> subprocess.CompletedProcess[str]:
+def walk_with(
+    bug: Mutation | None, folder: Path, url: str, examples: int, machine: str = ""
+) -> subprocess.CompletedProcess[str]:
     environment = plant(bug, folder)
-    command = [sys.executable, "-m", "tests.stateful.mutated_process", str(folder), url, str(examples)]
+    command = [sys.executable, "-m", "tests.stateful.mutated_process", str(folder), url, str(examples), machine]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-def check_caught(bug: Mutation, folder: Path, url: str, examples: int) -> None:
-    ended = walk_with(bug, folder, url, examples)
+def check_caught(bug: Mutation, folder: Path, url: str, examples: int, machine: str = "") -> None:
+    ended = walk_with(bug, folder, url, examples, machine)
     assert ended.returncode == DETECTED, f"{bug.name}: {ended.stdout}{ended.stderr}"
 
 
-def test_copy_without_bug_passes(client: Redis, redis_url: str, tmp_path: Path) -> None:
-    ended = walk_with(None, tmp_path, redis_url, WITHOUT_BUG)
+@pytest.mark.parametrize("machine", ["", "limits"])
+def test_copy_without_bug_passes(machine: str, client: Redis, redis_url: str, tmp_path: Path) -> None:
+    ended = walk_with(None, tmp_path, redis_url, WITHOUT_BUG, machine)
     assert ended.returncode == PASSED, ended.stdout + ended.stderr
 
 
@@ -43,3 +47,9 @@ def test_state_machine_detects_bug(bug: Mutation, client: Redis, redis_url: str,
 @pytest.mark.parametrize("bug", [*MORE, *TENANTS, *THROTTLES], ids=lambda bug: bug.name)
 def test_state_machine_detects_further_bug(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", LIMITS, ids=lambda bug: bug.name)
+def test_state_machine_detects_bug_of_limits(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
+    check_caught(bug, tmp_path, redis_url, EXAMPLES, "limits")

@@ -30,6 +30,8 @@ OTHER_RULES = [
     RULES | {"one": RULES["two"], "rate": RULES["both"]},
     RULES | {"two": RULES["one"], "both": LimitRule(interval_us=2.0 * SECOND, burst=2)},
     {"rate": LimitRule(interval_us=SECOND / 2, burst=4)},
+    # What a job costs lasts longer than a lease.
+    {"rate": LimitRule(interval_us=20.0 * SECOND, burst=2)},
 ]
 RATE, ONE, BOTH = LimitUse("rate"), LimitUse("one"), LimitUse("both")
 USES = [RATE, LimitUse("rate", "a"), ONE, LimitUse("one", "a"), LimitUse("two"), BOTH, LimitUse("gone")]
@@ -241,7 +243,7 @@ class Limited(Scenarios):
             return
         super().teardown()
         model, keys = self.world.model, self.world.keys
-        for _ in range(2):
+        for _ in range(20):
             self.world.advance_to(model.now + 60 * SECOND)
             self.look()
         self.check()
