@@ -263,8 +263,8 @@ _PARKED = [
     at(
         "jobs of a paused tenant are let in",
         LET_IN,
-        "if group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then return entry, group end",
-        "if true then return entry, group end",
+        "elseif group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then\n        return",
+        "elseif true then\n        return",
     ),
     at(
         "the first tenant has all turns of a limit",

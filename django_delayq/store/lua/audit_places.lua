@@ -45,6 +45,8 @@ local function judge(entry, head, member, queue)
     later = {KEYS[base + 5]}
   end
   if waiting_place(member, unpack(later)) then return 'DUPLICATE' end
+  -- No limit lets it in.
+  if noun == 'parked' and redis.call('HEXISTS', waiting_for, id) == 0 then return 'MISPLACED' end
   return entry == member and place == own and 'OK' or 'MISPLACED'
 end
 

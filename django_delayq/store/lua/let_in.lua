@@ -47,8 +47,13 @@ local function next_parked(id, hash, after)
       local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
       if not entry then break end
       local group = string.sub(entry, 20, 27)
-      if group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then return entry, group end
-      from = group .. HIGHEST
+      if #entry < 52 then
+        redis.call('ZREM', limit_jobs, entry)
+      elseif group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then
+        return entry, group
+      else
+        from = group .. HIGHEST
+      end
     end
   end
 end
@@ -115,9 +120,14 @@ for i = 3, #ARGV do
     local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
     if not entry then break end
     local hash, base = string.sub(entry, 14, 19), bases[string.sub(entry, 52)]
-    if base then opens = math.min(opens, let_in_queue(id, base, hash, groups)) end
-    after = hash .. HIGHEST
-    if groups[hash] and first_parked(id, hash) then kept = kept .. hash .. groups[hash] end
+    if #entry < 52 then
+      -- An entry that was edited manually; correct ones may follow it.
+      redis.call('ZREM', limit_jobs, entry)
+    else
+      if base then opens = math.min(opens, let_in_queue(id, base, hash, groups)) end
+      after = hash .. HIGHEST
+      if groups[hash] and first_parked(id, hash) then kept = kept .. hash .. groups[hash] end
+    end
   end
   if kept == '' then redis.call('HDEL', limit_turns, id) elseif kept ~= stored then redis.call('HSET', limit_turns, id, kept) end
   if first_parked(id, '') then

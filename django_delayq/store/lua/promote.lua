@@ -206,8 +206,13 @@ for _, id in ipairs(open) do
     local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
     if not entry then break end
     local name = string.sub(entry, 52)
-    if not is_named[name] then parked_in[#parked_in + 1], is_named[name] = name, true end
-    from = string.sub(entry, 14, 19) .. HIGHEST
+    if #entry < 52 then
+      -- It was edited manually.
+      redis.call('ZREM', limit_jobs, entry)
+    else
+      if not is_named[name] then parked_in[#parked_in + 1], is_named[name] = name, true end
+      from = string.sub(entry, 14, 19) .. HIGHEST
+    end
   end
 end
 return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, open, parked_in, unpack(expired)}

@@ -89,7 +89,10 @@ ACTION = AclRole(
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
 CHECK = AclRole(
     name="check",
-    scripts=("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_throttles", "audit_bytes"),
+    scripts=(
+        *("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_throttles", "audit_limits"),
+        "audit_bytes",
+    ),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )
 #: Names as `manage.py delayq_acl` takes them.

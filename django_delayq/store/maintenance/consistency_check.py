@@ -16,7 +16,7 @@ from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
-_TENANTS, _THROTTLES = Script("audit_tenants"), Script("audit_throttles")
+_TENANTS, _THROTTLES, _LIMITS = Script("audit_tenants"), Script("audit_throttles"), Script("audit_limits")
 _BYTES = Script("audit_bytes")
 #: Entries of one batch, and bytes that their bodies may have together.
 _BATCH, _BATCH_BYTES = 100, 8 * 1024 * 1024
@@ -25,6 +25,10 @@ _COUNTS = 3
 #: The hashes that are walked, each after those on which its judgement depends.
 _RECORD_NOUNS = ("jobs", "claim_records", "attempts", "unique_keys", "job_extras", "dead_bodies")
 _TENANT_NOUNS = ("tenants", "turns", "tenant_jobs")
+_LIMIT_NOUNS = ("waiting_for", "claim_limits", "limit_jobs", "limit_holders", "limit_turns", "open_limits")
+_LIMIT_NOUNS += ("limit_times", "limit_rules", "paused_tasks")
+#: Where the id of the job is in an entry of `limit_jobs`, by its first byte: a parked job, one let in, one that runs.
+_IDS_IN_LIMIT_JOBS = {b"\0": 35, b"\1": 27, b"\2": 13}
 #: The history of a dead letter that a repair makes.
 _UNREADABLE_HISTORY = NO_ATTEMPTS.add(
     worker="", started_us=0, ended_us=None, ending=OutcomeKind.UNREADABLE, error="The stored body cannot be read."
@@ -83,6 +87,10 @@ class ConsistencyCheck:
         for noun in _TENANT_NOUNS:
             for fields, ids in self._tenant_records(noun):
                 words = self.audit_tenants(noun, fields, ids, repair=repair)
+                yield from _findings(words, keys(noun), fields)
+        for noun in _LIMIT_NOUNS:
+            for fields, ids in self._limit_records(noun):
+                words = self.audit_limits(noun, fields, ids, repair=repair)
                 yield from _findings(words, keys(noun), fields)
         for command, noun in (("HSCAN", "throttles"), ("ZSCAN", "throttle_ends")):
             for found in self._scan(command, keys(noun)):
@@ -155,6 +163,17 @@ class ConsistencyCheck:
         One atomic round trip.
         """
         words: list[bytes] = self._shard.run(_THROTTLES, [int(repair), *digests])
+        return words
+
+    def audit_limits(self, noun: str, entries: Sequence[bytes], ids: Sequence[bytes], *, repair: bool) -> list[bytes]:
+        """Judge up to 500 records of limits, and with `repair` repair them. Return a word for each.
+
+        `ids` has the job of each, b"" for one that is of no job. One atomic round trip.
+        """
+        keys, rows = self._rows(entries, self._read_bodies(ids), ids)
+        words: list[bytes] = self._shard.run(
+            _LIMITS, [noun, int(repair), *rows], records=self._shard.keys(noun), more_keys=keys
+        )
         return words
 
     def audit_bytes(self, seen: bytes, counted: int) -> bool:
@@ -230,6 +249,16 @@ class ConsistencyCheck:
             entries = [entry for entry, _ in found]
             # The layout is in _turns.lua.
             starts = [(15 if entry[:1] == b"\2" else 22) if noun == "tenant_jobs" else len(entry) for entry in entries]
+            yield entries, [entry[at : at + 12] for entry, at in zip(entries, starts, strict=True)]
+
+    def _limit_records(self, noun: str) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield records of limits, and the id of the job of each, or b""."""
+        for found in self._scan("HSCAN" if CATALOGUE[noun][0] == "hash" else "ZSCAN", self._shard.keys(noun)):
+            entries = [entry for entry, _ in found]
+            if noun == "limit_jobs":
+                starts = [_IDS_IN_LIMIT_JOBS.get(entry[:1], len(entry)) for entry in entries]
+            else:
+                starts = [0 if noun in ("waiting_for", "claim_limits") else len(entry) for entry in entries]
             yield entries, [entry[at : at + 12] for entry, at in zip(entries, starts, strict=True)]
 
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
