@@ -1,6 +1,7 @@
 """manage.py delayq_check: its report on the server, every key and the waiting jobs, and when it exits with 1."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
+import django_delayq
 from django_delayq import enqueue_many, get_store, queue
 from django_delayq.exceptions import ScriptFault
 from django_delayq.job.body.codec import ENCRYPTED_FORMAT
 from django_delayq.job.ids import from_text
+from django_delayq.management.commands.delayq_check import _DRIFT
 from django_delayq.store.claims import Claims
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import CATALOGUE, Keys
@@ -227,6 +230,14 @@ def test_keys_spread_over_another_number_of_shards_are_wrong(kept: Redis, delayq
     assert report()["faults"] == []
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 1}
     assert "spread over 2" in report()["faults"][0]
+
+
+def test_every_word_of_the_scripts_is_explained() -> None:
+    folder, words = Path(str(django_delayq.__file__)).parent / "store" / "lua", {"MISTYPED", "MISCOUNTED"}
+    for script in folder.glob("audit_*.lua"):
+        returns = script.read_text().partition("-- Returns:")[2].partition("-- Cost:")[0]
+        words.update(re.findall(r"\b[A-Z][A-Z_]{5,}\b", returns))
+    assert words == set(_DRIFT)
 
 
 def test_a_fault_that_a_repair_uncovers_is_repaired_too(kept: Redis) -> None:
