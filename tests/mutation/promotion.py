@@ -9,6 +9,9 @@ EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/worker/test
 RESCHEDULE = "tests/integration/store/operations/test_reschedule.py"
 DISPATCHERS = "tests/integration/test_several_dispatchers.py"
 DEAD = "tests/integration/store/promotion/test_dead_limits.py"
+LIMITS = "tests/integration/store/limits/test_what_is_left.py"
+LIMITED, DAMAGE = "tests/integration/store/limits/test_running.py", "tests/integration/store/limits/test_damage.py"
+AUDIT, LET_IN, CHECK = "store/lua/audit_limits.lua", "store/lua/let_in.lua", "management/commands/delayq_check.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -147,4 +150,62 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)",
         "return monotonic()",
     ): (HEARTBEATS,),
+    at(
+        "jobs that wait for a limit wait on when the clock is set back",
+        PROMOTE,
+        "  redis.call('ZADD', open_limits, now, id)\n",
+    ): (LIMITS,),
+    at(
+        "a task backs off on when the clock is set back",
+        "store/lua/_limits.lua",
+        "  if state.backs_off_too_far then redis.call('ZADD', limit_times, state.back_off, BACK_OFF .. id) end\n",
+    ): (LIMITS,),
+    at(
+        "code that asks for a slot waits on when the clock is set back",
+        "store/lua/take_limit.lua",
+        "correct_times(id, state)\n",
+    ): (LIMITS,),
+    at(
+        "one claim parks any number of jobs",
+        EXCHANGE,
+        "\n          or limited and parked_left == 0",
+    ): (LIMITED,),
+    at(
+        "a short entry of a limit stops the dispatcher",
+        PROMOTE,
+        "if #entry < 52 then",
+        "if false then",
+    ): (DAMAGE,),
+    at(
+        "a short entry of a limit makes another queue's job wait for ever",
+        LET_IN,
+        "    if #entry < 52 then\n      -- An entry that was edited manually; correct ones may follow it.",
+        "    if false then\n      -- An entry that was edited manually; correct ones may follow it.",
+    ): (DAMAGE,),
+    at(
+        "nobody finds a parked job that waits for no limit",
+        "store/lua/audit_places.lua",
+        "  if noun == 'parked' and redis.call('HEXISTS', waiting_for, id) == 0 then return 'MISPLACED' end\n",
+    ): (DAMAGE,),
+    at(
+        "a repair gives a limit's slot that a job has to others",
+        AUDIT,
+        "string.sub(lease, 1, 12)) or '', id) and 'OK' or 'NO_RECORD'",
+        "string.sub(lease, 1, 12)) or '', id) and 'OK' or 'MISSING'",
+    ): (DAMAGE,),
+    at(
+        "a slot of an ended lease stays",
+        AUDIT,
+        "    if not redis.call('ZSCORE', leases, lease) then return 'MISSING' end\n",
+    ): (DAMAGE,),
+    at(
+        "a check takes a job that was moved meanwhile for damaged",
+        AUDIT,
+        "    value = nil\n",
+    ): (DAMAGE,),
+    at(
+        "a check cannot say what it found",
+        CHECK,
+        '    "NO_SLOT": ("running jobs without their slot of a limit", "given the slot"),\n',
+    ): ("tests/integration/commands/test_delayq_check.py",),
 }

@@ -153,6 +153,22 @@ def test_a_repair_keeps_the_slots_of_running_jobs(apis: ShardApis, kept: str) ->
     assert all(ONE not in (claim.job.limits if claim.job else ()) for claim in worker.take(9, "default", "fair").claims)
 
 
+@pytest.mark.parametrize("noun", ["waiting_for", "limit_jobs"])
+def test_a_check_touches_no_job_that_was_moved_meanwhile(
+    apis: ShardApis, noun: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw_id = next(iter(apis.parked()))
+    check = ConsistencyCheck(apis.shard)
+    bodies = check._read_bodies([raw_id])
+    apis.operations.move(raw_id, "other")
+    apis.worker().take(9, "other")
+    assert raw_id in apis.parked("other")
+    monkeypatch.setattr(check, "_read_bodies", lambda ids: bodies)
+    (entry,) = [raw_id] if noun == "waiting_for" else [each for each in entries(apis, PARKED) if raw_id in each]
+    assert check.audit_limits(noun, [entry], [raw_id], repair=True) == [b"OK"]
+    assert not codes(apis)
+
+
 @pytest.mark.parametrize("noun", ["limit_jobs", "waiting_for", "claim_limits", "open_limits"])
 def test_a_key_of_another_type_fails_before_anything_is_stored(apis: ShardApis, noun: str) -> None:
     apis.add(limits=[ONE])
