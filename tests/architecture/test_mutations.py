@@ -6,10 +6,12 @@ import pytest
 
 import django_delayq
 from tests.mutation import MUTATIONS
-from tests.stateful.limit_mutations import LIMITS
-from tests.stateful.mutations import FIRST, MORE, Mutation
-from tests.stateful.tenant_mutations import TENANTS
-from tests.stateful.throttle_mutations import THROTTLES
+from tests.stateful.mutations.engine import MORE
+from tests.stateful.mutations.first import FIRST
+from tests.stateful.mutations.limits import LIMITS
+from tests.stateful.mutations.mutation import Mutation
+from tests.stateful.mutations.tenants import TENANTS
+from tests.stateful.mutations.throttles import THROTTLES
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
 BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *MUTATIONS]

@@ -15,12 +15,14 @@ from pathlib import Path
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.mutation import MUTATIONS
-from tests.stateful.limit_mutations import LIMITS
-from tests.stateful.mutate_copy import ROOT, plant
-from tests.stateful.mutated_process import DETECTED
-from tests.stateful.mutations import FIRST, MORE, Mutation
-from tests.stateful.tenant_mutations import TENANTS
-from tests.stateful.throttle_mutations import THROTTLES
+from tests.stateful.mutations.engine import MORE
+from tests.stateful.mutations.first import FIRST
+from tests.stateful.mutations.limits import LIMITS
+from tests.stateful.mutations.mutation import Mutation
+from tests.stateful.mutations.plant import ROOT, plant
+from tests.stateful.mutations.process import DETECTED
+from tests.stateful.mutations.tenants import TENANTS
+from tests.stateful.mutations.throttles import THROTTLES
 
 #: Most examples of the state machine, and most seconds, within which a bug must be detected.
 EXAMPLES, PATIENCE = 200, 600
@@ -32,7 +34,7 @@ def run_state_machine(bug: Mutation, url: str) -> str:
     """Return "the state machine" if it detects the bug, else an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         machine = "limits" if bug in LIMITS else ""
-        command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES), machine]
+        command = [sys.executable, "-m", "tests.stateful.mutations.process", folder, url, str(EXAMPLES), machine]
         ended = run(command, plant(bug, Path(folder)), folder)
     return "the state machine" if ended.returncode == DETECTED else ""
 

@@ -3,7 +3,7 @@
 Each has the tests of which at least one must fail.
 """
 
-from tests.stateful.mutations import CANDIDATES, EXCHANGE, Mutation
+from tests.stateful.mutations.mutation import CANDIDATES, EXCHANGE, Mutation
 
 at = Mutation.at
 STORE = "tests/integration/store/claims/test_set_aside.py"

@@ -3,7 +3,7 @@
 They are bugs of Python code, and of conditions that no walk of the state machine reaches.
 """
 
-from tests.stateful.mutations import ENQUEUE, Mutation
+from tests.stateful.mutations.mutation import ENQUEUE, Mutation
 
 at = Mutation.at
 RESULTS = "tests/integration/store/queries/test_result_waiter.py"

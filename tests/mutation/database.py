@@ -1,6 +1,6 @@
 """Planted bugs of the database connections, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations import Mutation
+from tests.stateful.mutations.mutation import Mutation
 
 at = Mutation.at
 USER_CODE, EMITTER = "tests/integration/worker/test_user_code.py", "tests/unit/processes/test_emitter.py"

@@ -1,6 +1,6 @@
 """Planted bugs of the pools, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations import Mutation
+from tests.stateful.mutations.mutation import Mutation
 
 at = Mutation.at
 ENDS = ("tests/integration/worker/pools/each_claim_ends",)

@@ -1,6 +1,6 @@
 """Planted bugs of the producers, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations import Mutation
+from tests.stateful.mutations.mutation import Mutation
 
 at = Mutation.at
 KEYS, DECLARATION = "tests/integration/task/unique/test_key_functions.py", "tests/integration/task/test_declaration.py"

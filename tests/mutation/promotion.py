@@ -1,6 +1,6 @@
 """Planted bugs of promotion, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations import Mutation
+from tests.stateful.mutations.mutation import Mutation
 
 at = Mutation.at
 PROMOTE = "store/lua/promote.lua"

@@ -1,6 +1,6 @@
 """Planted bugs of queues and of batches of jobs, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, Mutation
+from tests.stateful.mutations.mutation import EXCHANGE, PRELUDE, PROMOTE, Mutation
 
 at = Mutation.at
 NAMES = "tests/integration/store/queries/test_queue_names.py"

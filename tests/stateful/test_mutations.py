@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from tests.stateful.limit_mutations import LIMITS
-from tests.stateful.mutate_copy import plant
-from tests.stateful.mutated_process import DETECTED, PASSED
-from tests.stateful.mutations import FIRST, MORE, Mutation
-from tests.stateful.tenant_mutations import TENANTS
-from tests.stateful.throttle_mutations import THROTTLES
+from tests.stateful.mutations.engine import MORE
+from tests.stateful.mutations.first import FIRST
+from tests.stateful.mutations.limits import LIMITS
+from tests.stateful.mutations.mutation import Mutation
+from tests.stateful.mutations.plant import plant
+from tests.stateful.mutations.process import DETECTED, PASSED
+from tests.stateful.mutations.tenants import TENANTS
+from tests.stateful.mutations.throttles import THROTTLES
 
 #: The most walks until a bug must be detected, and the walks of a copy without a bug. Every run walks the same, but a
 #: change of the rules or of these numbers changes all walks.
@@ -23,7 +25,7 @@ def walk_with(
     bug: Mutation | None, folder: Path, url: str, examples: int, machine: str = ""
 ) -> subprocess.CompletedProcess[str]:
     environment = plant(bug, folder)
-    command = [sys.executable, "-m", "tests.stateful.mutated_process", str(folder), url, str(examples), machine]
+    command = [sys.executable, "-m", "tests.stateful.mutations.process", str(folder), url, str(examples), machine]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
 
 

@@ -1,6 +1,6 @@
 """Planted bugs of throttled jobs that the state machine must catch; see `mutations.py`."""
 
-from tests.stateful.mutations import ENQUEUE, PROMOTE, Mutation
+from tests.stateful.mutations.mutation import ENQUEUE, PROMOTE, Mutation
 
 CANCEL = "store/lua/cancel.lua"
 

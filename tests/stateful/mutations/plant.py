@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import django_delayq
-from tests.stateful.mutations import Mutation
+from tests.stateful.mutations.mutation import Mutation
 
-PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
+PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[3]
 
 
 def plant(bug: Mutation | None, folder: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Planted bugs of tenants and turns that the state machine must catch; see `mutations.py`."""
 
-from tests.stateful.mutations import CANDIDATES, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
+from tests.stateful.mutations.mutation import CANDIDATES, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
 
 CHOICE, EXTRAS, TURNS = "store/lua/_choice.lua", "store/lua/_extras.lua", "store/lua/_turns.lua"
 MOVE = "store/lua/move.lua"

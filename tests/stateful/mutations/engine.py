@@ -1,100 +1,21 @@
-"""Planted bugs that the state machine must catch: wrong versions of the package, each as exact replacements."""
+"""Further planted bugs of transitions."""
 
-from dataclasses import dataclass
-
-EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
-CANDIDATES = "store/lua/_candidates.lua"
-ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
-EXTRAS, PLACES = "store/lua/_extras.lua", "store/lua/_places.lua"
-SPREAD, REPLACE = "store/lua/take_places.lua", "store/lua/replace.lua"
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """One bug: its effect, and (file, text that occurs once there, its replacement) for each place."""
-
-    name: str
-    edits: tuple[tuple[str, str, str], ...]
-
-    @classmethod
-    def at(cls, name: str, file: str, text: str, replacement: str = "") -> "Mutation":
-        """Return a bug that is a single edit."""
-        return cls(name, ((file, text, replacement),))
-
+from tests.stateful.mutations.mutation import (
+    CANDIDATES,
+    ENQUEUE,
+    EXCHANGE,
+    EXTRAS,
+    PLACES,
+    PRELUDE,
+    PROMOTE,
+    RECLAIM,
+    REPLACE,
+    REQUEUE,
+    SPREAD,
+    Mutation,
+)
 
 at = Mutation.at
-
-#: The bugs that every run plants: one for each promise of the engine.
-FIRST = [
-    at(
-        "a claim leaves the job in ready",
-        EXCHANGE,
-        "  redis.call('ZREM', place, unpack(members))",
-    ),
-    at(
-        "a job is acknowledged by its id, whoever holds its lease",
-        EXCHANGE,
-        "settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end",
-        "local lease = string.sub(acknowledged, i, i + 29) "
-        "local run = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) "
-        "settled[#settled + 1] = run and string.sub(lease, 1, 14) .. string.sub(run, 1, 16) or lease end",
-    ),
-    Mutation(
-        "a worker's next claim has the same token",
-        (
-            (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
-            (
-                "store/claims.py",
-                "self.worker_id + self.number.to_bytes(8)",
-                "self.worker_id + (1).to_bytes(8)",
-            ),
-        ),
-    ),
-    Mutation(
-        "a job is promoted one microsecond early",
-        (
-            (PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) <= now + 1 and"),
-            (PROMOTE, "scheduled, '-inf', now,", "scheduled, '-inf', now + 1,"),
-        ),
-    ),
-    at(
-        "a reclaim takes back a lease that a late heartbeat extended",
-        RECLAIM,
-        "lease_end and tonumber(lease_end) <= now",
-        "lease_end",
-    ),
-    at(
-        "an acknowledged job keeps its unique key",
-        EXCHANGE,
-        "      delete_extras(member)\n      done",
-        "      done",
-    ),
-    at(
-        "a late worker stores a result",
-        EXCHANGE,
-        "if not ends[i] then lost",
-        "if not ends[i] and not results[lease] then lost",
-    ),
-    at(
-        "a result loses the history of earlier attempts",
-        PLACES,
-        "local record, body = redis.call('HGET', attempts, id) or '',",
-        "local record, body = '',",
-    ),
-    at("a repeated exchange claims again", EXCHANGE, "if number == last_number then", "if false then"),
-    at(
-        "a requeue ignores the time of death",
-        REQUEUE,
-        " or tonumber(score) ~= tonumber(died)",
-    ),
-    at(
-        "a crashed job is claimed among others",
-        EXCHANGE,
-        "local alone, limited = suspect or has(entry.member, LARGE)",
-        "local alone, limited = has(entry.member, LARGE)",
-    ),
-    at("promote does not write the next promotion", PROMOTE, "redis.call('SET', next_promotion, wake)\n"),
-]
 
 #: The bugs of the long form.
 MORE = [

@@ -1,6 +1,6 @@
 """Planted bugs of limits that the state machine must catch; see `mutations.py`. It walks with jobs under limits."""
 
-from tests.stateful.mutations import EXCHANGE, PLACES, PROMOTE, RECLAIM, Mutation
+from tests.stateful.mutations.mutation import EXCHANGE, PLACES, PROMOTE, RECLAIM, Mutation
 
 LIMITS_LUA, LET_IN, CANDIDATES = "store/lua/_limits.lua", "store/lua/let_in.lua", "store/lua/_candidates.lua"
 CLAIM_ONE, TAKE, GIVE_BACK = "store/lua/claim_one.lua", "store/lua/take_limit.lua", "store/lua/give_back_limit.lua"
