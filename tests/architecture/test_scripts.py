@@ -9,12 +9,13 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from django_delayq.store import store
-from django_delayq.store.client.script import PRELUDE_PARTS, Script, used_prelude
+from django_delayq.store.client.prelude import PARTS, with_prelude
+from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.maintenance.acl_roles import commands_in
 
 STORE = Path(store.__file__).parent
-PRELUDE = [STORE / "lua" / f"{name}.lua" for name in PRELUDE_PARTS]
+PRELUDE = [STORE / "lua" / f"{name}.lua" for name in PARTS]
 FILES = sorted(set(STORE.glob("lua/*.lua")) - {*PRELUDE})
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 #: Nouns that are one key per queue: a script can only have them by name from its caller.
@@ -133,14 +134,23 @@ local function unused(key) -- inner(key)
 end
 """
 SECOND_PART = """-- Second: a part.
-local OWN = 5
+local OWN, SHARED = 5, 7
+local calls = 0
 local function sum_of(a)
-  state = (state or 0) + a
+  state, calls = (state or 0) + a, calls + 1
   return state + OWN + OTHER
+end
+local function count()
+  return calls
 end
 
 """
-PARTS = (FIRST_PART, SECOND_PART)
+THIRD_PART = """-- Third: a part.
+local function twice(a)
+  return 2 * sum_of(a)
+end
+"""
+SOME_PARTS = {"_first": FIRST_PART, "_second": SECOND_PART, "_third": THIRD_PART}
 
 
 @pytest.mark.parametrize(
@@ -151,46 +161,73 @@ PARTS = (FIRST_PART, SECOND_PART)
         ("for _ = 1, 2 do used(KEYS[1]) end", {"used", "inner"}),
         ("local later = inner\nreturn later(KEYS[1])", {"inner"}),
         ("return used(KEYS[1]) + sum_of(1)", {"used", "inner", "sum_of"}),
+        ("return twice(1)", {"twice", "sum_of"}),
     ],
 )
 def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: set[str]) -> None:
-    prelude = used_prelude(source, PARTS)
-    assert set(re.findall(r"function (\w+)", prelude)) == names
-    assert "CONSTANT, OTHER = 1, 2" in prelude
-    assert prelude.count("\n") == "".join(PARTS).count("\n"), "the line numbers of errors would be wrong"
+    text = with_prelude(source, SOME_PARTS)
+    assert set(re.findall(r"local function (\w+)", text)) == names
+    assert "CONSTANT, OTHER = 1, 2" in text
+    lines = "".join([*SOME_PARTS.values(), source]).count("\n")
+    assert text.count("\n") == lines, "the line numbers of errors would be wrong"
 
 
 @pytest.mark.parametrize(
-    ("source", "declared"),
+    ("source", "result"),
     [
-        ("return 1", ["", ""]),
-        ("return used(KEYS[1])", ["local used ", ""]),
-        # Each part sees what those before it declare: both functions have one `state`.
-        ("return used(KEYS[1]) + sum_of(1)", ["local CONSTANT, OTHER, state, used ", "local sum_of "]),
-        ("return CONSTANT + OWN -- state", ["local CONSTANT, OTHER ", "local OWN "]),
+        ("return sum_of(CONSTANT)", 1 + 5 + 2),
+        # The parts and the script have one `state`, and each part has its own variables.
+        ("state = 10; return sum_of(CONSTANT)", 11 + 5 + 2),
+        ("sum_of(1); sum_of(1); return count()", 2),
+        ("return twice(1)", 2 * (1 + 5 + 2)),
+        ("local later = sum_of; return later(1)", 1 + 5 + 2),
+        ("return SHARED", 7),
+        # Neither a field nor a string nor a comment is a function of a part.
+        ("local row = {}; row.sum_of = 'count()' -- count()\nreturn row.sum_of", b"count()"),
     ],
 )
-def test_what_others_use_of_a_part_is_declared_before_its_block(source: str, declared: list[str]) -> None:
-    lines = used_prelude(source, PARTS).splitlines()
-    assert [line for line in lines if line.endswith("do")] == [f"{names}do" for names in declared]
-    # Elsewhere no such name is declared again.
-    others = [line for line in lines if line.startswith("local ") and not line.endswith("do")]
-    exported = set(re.findall(r"\w+", "".join(declared))) - {"local"}
-    assert not exported & {name for line in others for name in re.findall(r"\w+", line.partition("=")[0])}
+def test_a_script_runs_with_its_parts(source: str, result: object, client: Redis) -> None:
+    assert client.eval(with_prelude(source, SOME_PARTS), 0) == result
+
+
+def test_a_script_does_not_see_what_is_used_in_a_part_alone(client: Redis) -> None:
+    with pytest.raises(ResponseError, match="(?i)nonexistent global variable 'calls'"):
+        client.eval(with_prelude("local others = _G; return sum_of(1) + others['calls']", SOME_PARTS), 0)
+
+
+def test_a_part_is_created_at_its_first_use(client: Redis) -> None:
+    source = "if ARGV[1] == 'yes' then return twice(1) end"
+    text = with_prelude(source, SOME_PARTS)
+    for name in ("_second", "_third"):
+        creates = f"create = function({name})"
+        assert text.count(creates) == 1
+        text = text.replace(creates, f"{creates} redis.call('INCR', '{name}')")
+    client.eval(text, 0, "no")
+    assert client.mget("_second", "_third") == [None, None]
+    client.eval(text, 0, "yes")
+    assert client.mget("_second", "_third") == [b"1", b"1"]
 
 
 @pytest.mark.parametrize("path", PRELUDE, ids=lambda path: path.stem)
-def test_the_loader_can_make_a_part_a_block(path: Path) -> None:
-    # The first line is replaced, and the last one gets an `end`.
+def test_the_loader_can_read_a_part(path: Path) -> None:
+    # The first line is replaced, and the last one gets the end of the part.
     first, *_, last = path.read_text().split("\n")[:-1]
     assert first.startswith("-- ") and "--" not in last
 
 
-def test_a_prelude_of_parts_runs(client: Redis) -> None:
-    source = "state = 10; return sum_of(CONSTANT)"
-    assert client.eval(used_prelude(source, PARTS) + source, 0) == 10 + 1 + 5 + 2
-    with pytest.raises(ResponseError, match="(?i)nonexistent global variable 'OWN'"):
-        client.eval(used_prelude(source, PARTS) + "return OWN", 0)
+def test_the_name_of_a_shared_function_means_nothing_else() -> None:
+    # The loader reads the function from its part wherever its name is.
+    shared = set(re.findall(r"^local function (\w+)", "".join(path.read_text() for path in PRELUDE), re.MULTILINE))
+    for path in (*PRELUDE, *FILES):
+        text = re.sub(r"'[^'\n]*'", "''", "\n".join(code(path)))
+        declared = [
+            *re.findall(r"local (?!function\b)(\w[\w, ]*)", text),
+            *re.findall(r"function [\w.]*\(([^)]*)\)", text),
+            *re.findall(r"for ([\w, ]+) (?:in|=) ", text),
+            # Fields of a table.
+            *re.findall(r"[{,]\s*(\w+) = ", text),
+        ]
+        assert not shared & set(re.findall(r"\w+", " ".join(declared))), path.name
 
 
 def test_each_function_of_the_prelude_is_shared() -> None:
@@ -214,16 +251,16 @@ def test_errors_are_reported_with_the_line_of_their_file(path: Path) -> None:
             at, text = next(loaded)
             for message in (f"user_script:{at}: error", f"@user_script: {at}: error"):
                 assert script.source_line(message) == f"{file.name}:{number}"
-            # A part of the prelude is a block, with some names declared before it, and without what is not used.
-            if file == path:
-                expected = {line}
-            elif number == 1:
-                expected = {text} if text.endswith("do") else set()
-            else:
-                end = " end" if number == len(lines) else ""
-                expected = {f"{line}{end}", f"{line.removeprefix('local ')}{end}", end}
-            assert text in expected, f"{file.name}:{number}"
-    assert next(loaded, None) is None
+            if file != path and number == 1:
+                continue
+            # The table of a part stands before its functions, and the end of a part follows its last line.
+            bare = re.sub(r"\b_[a-z]+\.(?!lua\b)", "", text)
+            if file != path and number == len(lines):
+                bare = "" if bare.startswith(" ") else bare[: len(line)]
+            # What is not used is left out.
+            expected = {line} if file == path else {line, ""}
+            assert bare.rstrip() in expected, f"{file.name}:{number}"
+    assert [text for _, text in loaded] == ["end)()"]
     assert script.source_line("no line") == f"{path.name}"
 
 

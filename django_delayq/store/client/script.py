@@ -6,7 +6,6 @@ The header of a script names its keys: first those that every call has, after a 
 import re
 from collections.abc import Callable, Sequence
 from hashlib import sha1
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
@@ -22,19 +21,11 @@ from django_delayq.exceptions import (
     StoreUnavailable,
     TenantFull,
 )
+from django_delayq.store.client.prelude import FOLDER, PARTS, with_prelude
 
 T = TypeVar("T")
 
-_FOLDER = files("django_delayq.store") / "lua"
-#: The files of the prelude in the order in which each uses the ones before it.
-PRELUDE_PARTS = ("_prelude", "_extras", "_turns", "_limits", "_places", "_choice", "_candidates")
-_PARTS = {name: (_FOLDER / f"{name}.lua").read_text(encoding="utf-8") for name in PRELUDE_PARTS}
 _HEADER = re.compile(r"^-- KEYS: (?P<names>\w+(?:,(?: |\n--   )\w+)*)[;.]", re.MULTILINE)
-_COMMENT, _WORD = re.compile(r"--.*"), re.compile(r"\w+")
-#: A function of the prelude: its name, and its text up to the `end` in the first column.
-_FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
-#: A declaration of the prelude in the first column: of a function, or of variables.
-_LOCAL = re.compile(r"^local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value> = |\(|$)", re.MULTILINE)
 _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
 
 #: Redis's error codes for "not now": the call may be repeated. LOADING, MASTERDOWN … also arrive as plain errors.
@@ -55,7 +46,7 @@ class Script:
     """One Lua file with the part of the prelude that it uses, and the names of its keys."""
 
     def __init__(self, name: str) -> None:
-        source = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+        source = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         header = _HEADER.search(source)
         if header is None:
             raise ValueError(f"the header of {name}.lua does not name its keys")
@@ -63,9 +54,12 @@ class Script:
         #: Names of the keys that every call has, in order.
         self.key_names: tuple[str, ...] = tuple(re.findall(r"\w+", header["names"]))
         count = len(self.key_names)
-        # Script and prelude use the keys by these names; FIXED is their number, and the keys of the call follow.
+        # Script and prelude use the keys by these names; FIXED is their number, and the keys of the call follow. What
+        # they call is in a function, so that the functions inside it share the names: Lua searches a list for each
+        # variable that a function takes from the top level.
         names, keys = ", ".join(self.key_names), ", ".join(f"KEYS[{number}]" for number in range(1, count + 1))
-        self.text = f"local {names}, FIXED = {keys}, {count}\n{used_prelude(source)}{source}"
+        head = f"local {names}, FIXED = {keys}, {count} return (function()"
+        self.text = f"{head}\n{with_prelude(source)}end)()\n"
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def source_line(self, message: str) -> str:
@@ -75,55 +69,11 @@ class Script:
             return f"{self.name}.lua"
         # The names of the keys are the first line.
         line = int(match[2]) - 1
-        for name, text in _PARTS.items():
+        for name, text in PARTS.items():
             if line <= text.count("\n"):
                 return f"{name}.lua:{line}"
             line -= text.count("\n")
         return f"{self.name}.lua:{line}"
-
-
-def used_prelude(source: str, parts: Sequence[str] = tuple(_PARTS.values())) -> str:
-    """Return the prelude without the functions that a script does not use; their lines are empty, for `source_line`.
-
-    Lua creates every function of a script again at each call: 20 functions that are not used cost 0.7 µs. What nothing
-    outside a part uses is local to the part, since a script cannot have more than 200 local variables.
-    """
-    functions = {found[1]: found[0] for part in parts for found in _FUNCTION.finditer(part)}
-    used: set[str] = set()
-    texts = [source]
-    while texts:
-        names = functions.keys() & _words(texts.pop())
-        texts += [functions[name] for name in names - used]
-        used |= names
-    kept = [_FUNCTION.sub(lambda found: found[0] if found[1] in used else _empty(found[0]), part) for part in parts]
-    return "".join(_in_block(part, [*kept[number + 1 :], source]) for number, part in enumerate(kept))
-
-
-def _in_block(part: str, later: Sequence[str]) -> str:
-    """Return a part as a block, with what the later texts use of it declared before the block."""
-    outside = set().union(*map(_words, later))
-
-    def export(found: re.Match[str]) -> str:
-        names = _WORD.findall(found["names"])
-        if outside.isdisjoint(names):
-            return found[0]
-        exported.extend(names)
-        declares_only = not (found["function"] or found["value"])
-        return "" if declares_only else f"{found['function'] or ''}{found['names']}{found['value'] or ''}"
-
-    exported: list[str] = []
-    part = _LOCAL.sub(export, part)
-    # In place of the first line, which is a comment.
-    declared = f"local {', '.join(exported)} " if exported else ""
-    return f"{declared}do\n{part.partition(chr(10))[2].removesuffix(chr(10))} end\n"
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(_COMMENT.sub("", text)))
-
-
-def _empty(text: str) -> str:
-    return "\n" * text.count("\n")
 
 
 def with_store_errors(run: Callable[[], T], client: Any) -> T:

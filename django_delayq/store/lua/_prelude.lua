@@ -113,6 +113,13 @@ local function check_scheduled(scheduled)
   redis.call('ZCARD', scheduled); check_next_due()
 end
 
+-- The type checks of what _turns.lua writes. Returns whether any job of a tenant is stored. It is here because every
+-- exchange calls it, and most of them need nothing else of that part.
+local function check_tenants()
+  redis.call('ZCARD', turns); redis.call('HLEN', tenants)
+  return redis.call('ZCARD', tenant_jobs) > 0
+end
+
 -- Workers of all queues read the names again when the version differs. The first version is a time, so that it also
 -- differs after a flush.
 local function change_version(now)

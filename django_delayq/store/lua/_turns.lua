@@ -243,9 +243,3 @@ local function refund_turn(ready, member)
   tag = math.max(0, tag - cost_of(weight or 0))
   if state == ACTIVE then put_turn(ACTIVE, flow, tag) else end_turns(flow, tag) end
 end
-
--- The type checks of what the functions above write (see _prelude.lua). Returns whether any job of a tenant is stored.
-local function check_tenants()
-  redis.call('ZCARD', turns); redis.call('HLEN', tenants)
-  return redis.call('ZCARD', tenant_jobs) > 0
-end

@@ -133,7 +133,10 @@ local function mend(word, entry, member, queue, value)
   end
 end
 
-check_limits()
+-- Type checks, by commands that the other audits send too: the role of `delayq_check` in the ACL gets no more of them.
+check_zsets(limit_jobs, open_limits)
+for _, key in ipairs({waiting_for, claim_limits, claim_records, jobs}) do redis.call('HGET', key, '') end
+promotion_at = redis.call('GET', next_promotion)
 -- Freeing first (see the prelude).
 if repair then redis.call('ZREM', limit_jobs, '') end
 local words = {}

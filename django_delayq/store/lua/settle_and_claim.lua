@@ -318,7 +318,7 @@ local function take()
   if #claims > 0 then
     redis.call('ZADD', leases, unpack(lease_entries))
     redis.call('HSET', claim_records, unpack(claim_entries))
-    charge(with_turn, is_sure)
+    if #with_turn > 0 then charge(with_turn, is_sure) end
     for i, claim in ipairs(claims) do
       if has(claim.member, LIMITED) and not claim.waits_for then hold_limits(now, claim.place, lease_entries[2 * i]) end
     end
