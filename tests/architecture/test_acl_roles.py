@@ -60,7 +60,7 @@ CALLS = {
     "resume_tenant": "DEL HDEL HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZRANGE ZREM ZSCORE",
     "find_tenants": "HGET HSTRLEN TIME ZLEXCOUNT ZRANGE",
     "set_limits": "HDEL HGETALL HSET TIME",
-    "take_limit": LIMITS + "ZSCORE",
+    "take_limit": LIMITS + "ZREM ZSCORE",
     "give_back_limit": LIMITS + "ZREM ZSCORE",
     "back_off": "TIME ZADD ZSCORE",
     "pause_task": "HSETNX TIME",

@@ -9,7 +9,8 @@
 --   PARKED, id, queue (6), tenant (8), rank (8), member, cost (2), name of the queue: a job that waits for the limit;
 --   LET_IN, id, queue (6), tenant (8), member, cost (2): a job that waited for it, and is ready again but not claimed yet;
 --   SLOT, id, lease (30): a job that runs.
--- The tenant of a job whose queue is not fair is NO_GROUP. A slot goes with its lease: none is ever counted, so none leaks.
+-- The tenant of a job whose queue is not fair is NO_GROUP. The slots of a limit are counted by their entries, and each entry
+-- names the lease that ends it, so that a slot whose lease has ended is found.
 -- `open_limits` has each limit that has parked jobs, and when the dispatcher has to look at it: when the next job may
 -- begin, or else soon.
 local PARKED, LET_IN, SLOT, PAUSED_TASK, NO_GROUP = '\0', '\1', '\2', 'task', string.rep('\0', 8)
@@ -175,6 +176,19 @@ local function free_slot(now, lease, id)
   local state = limit_state(now, id)
   if known then state.slots = state.slots - removed end
   open_limit(id, opens_at(state, 1))
+end
+
+-- Slots whose lease has ended are freed, of the oldest jobs under a limit that is closed. No script leaves such a slot, but
+-- those of a release that knows no limits: during a deploy its dispatcher may end the lease.
+local function free_ended_slots(id, state)
+  local MOST, first = 100, SLOT .. id
+  for _, entry in ipairs(redis.call('ZRANGE', limit_jobs, '[' .. first, '(' .. first .. HIGHEST, 'BYLEX', 'LIMIT', 0, MOST)) do
+    local lease = string.sub(entry, 14)
+    if not redis.call('ZSCORE', leases, lease) and not redis.call('ZSCORE', limit_holders, id .. lease) then
+      redis.call('ZREM', limit_jobs, entry)
+      state.slots = state.slots - 1
+    end
+  end
 end
 
 -- A lease has ended: its slots are free. `held` = what `claim_limits` has. A job that was claimed at this moment and did not

@@ -1,8 +1,8 @@
 -- Let_in: parked jobs become ready again, as many as may begin now under each of the given limits. The claim takes the
 --   slot, so a queue that nobody serves holds up no other. In a fair queue the tenants take turns.
 -- KEYS: limit_rules, limit_jobs, limit_times, open_limits, waiting_for, paused_tasks, limit_turns, job_extras, queues,
---   queues_version, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants; then parked, ready, notify
---   and recovered of each queue that `promote` named.
+--   queues_version, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants, leases, limit_holders; then
+--   parked, ready, notify and recovered of each queue that `promote` named.
 -- ARGV: now, after how long to look at a limit again (µs) if parked jobs remain, then the ids of the limits.
 -- Returns: number of jobs that became ready. The caller promotes again, which says when the next job may begin.
 -- Cost: O(log n) a job, at most 100 of each limit and queue.
@@ -77,7 +77,8 @@ local function let_in(base, entry, id, group)
   return true
 end
 
--- Returns when the next job of the queue may begin; huge if an event tells that. `groups` = see read_turns().
+-- Returns when the next job of the queue may begin: huge if that is known only when another job ends. `groups` are those
+-- of read_turns().
 local function let_in_queue(id, base, hash, groups)
   local actual = limit_state(now, id)
   correct_times(id, actual)
@@ -105,7 +106,7 @@ local function let_in_queue(id, base, hash, groups)
 end
 
 -- Type checks (see the prelude).
-check_limits(); check_hashes(limit_turns, job_extras); check_tenants()
+check_limits(); check_hashes(limit_turns, job_extras); check_zsets(leases, limit_holders); check_tenants()
 for base = FIXED, #KEYS - 4, 4 do
   redis.call('ZCARD', KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
   bases[queue_of(KEYS[base + 2])] = base
@@ -115,6 +116,8 @@ redis.call('ZREM', open_limits, '')
 for i = 3, #ARGV do
   local id, after, opens, kept = ARGV[i], '', math.huge, ''
   local groups, stored = read_turns(id)
+  local state = limit_state(now, id)
+  if state.slots >= state.most then free_ended_slots(id, state) end
   for _ = 1, QUEUES do
     local low, high = PARKED .. id .. after, PARKED .. id .. HIGHEST
     local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]

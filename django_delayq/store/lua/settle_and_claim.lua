@@ -245,6 +245,7 @@ local function choose()
     if recovered_job then table.insert(found, recovered_job); table.sort(found, is_before) end
     local known, full, rest = read(attempts, {unpack(found, 1, math.min(ahead, #found))}), false, {}
     for i, entry in ipairs(found) do
+      entry.is_passed_over = false
       local suspect = entry == recovered_job or crash_suspected(known[i])
       if suspect and not may_recover then
         aside[#aside + 1] = entry
@@ -259,8 +260,8 @@ local function choose()
           claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
           if entry.flow then fair_left = fair_left - 1 end
           if limited then limited_left = limited_left - 1 end
-        elseif entry ~= recovered_job then
-          rest[#rest + 1] = entry
+        elseif entry ~= recovered_job or not full then
+          rest[#rest + 1], entry.is_passed_over = entry, entry.is_beyond and not full
         end
       end
     end
@@ -333,6 +334,9 @@ take()
 -- Recovered jobs that remain need a worker with a free process, so a worker that claimed one notifies the next. A
 -- worker that claimed none, because it has no process, starts one; if it notified too, it would keep waking itself.
 local recovered_waits = not (may_recover and not recovered_job) and any_recovered(request)
+-- The worker asks again when it has a free slot for a job with a limit that was passed over, since more can be claimed. If
+-- it were told of a recovered one, or notified, it would ask all the time.
+if recovered_job and recovered_job.is_passed_over then recovered_waits = false end
 -- Those of paused tenants do not count.
 if recovered_waits and request.fair ~= '' then recovered_waits = next_recovered(now, request) ~= nil end
 if recovered_job and recovered_waits then notify_workers(KEYS[FIXED + 4 * recovered_job.queue - 2]) end

@@ -14,6 +14,7 @@ check_limits(); check_hashes(claim_limits); check_zsets(limit_times, limit_holde
 if not length and not redis.call('ZSCORE', leases, lease) then return {'LOST'} end
 if redis.call('ZSCORE', limit_jobs, SLOT .. id .. lease) then return {'HELD'} end
 local state = limit_state(now, id)
+if state.slots >= state.most then free_ended_slots(id, state) end
 local opens = opens_at(state, cost)
 correct_times(id, state)
 if opens > now then return {'CLOSED', opens < math.huge and math.ceil(opens - now) or -1} end

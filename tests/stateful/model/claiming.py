@@ -44,7 +44,9 @@ class Claiming(Limited):
         for item in sorted(settled, key=lambda item: item.ending in NOT_BEGUN):
             self._take_key_again(item)
         most_limited = want if want_limited is None else want_limited
-        chosen, parked = self._chosen(queues, strict, want, may_recover, most_limited) if want else ([], 0)
+        chosen, parked, passed_over = [], 0, False
+        if want:
+            chosen, parked, passed_over = self._chosen(queues, strict, want, may_recover, most_limited)
         claims = [each.job for each in chosen]
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
@@ -61,14 +63,14 @@ class Claiming(Limited):
         self.exchanges[worker] = number, lost, stopped, [job.lease for job in claims]
         left = (
             {job.queue for job in self._in_order(Place.RECOVERED, queues, strict) if self.is_served(job)}
-            if want
+            if want and not passed_over
             else set()
         )
         if want:
             self.notified -= set(queues)
             self.notified_all = self.notified_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
-        more = bool(want and self._ready_in_order(queues, strict, 1)) or parked >= MOST_PARKED
+        more = bool(want and self._ready_in_order(queues, strict, 1)) or parked >= MOST_PARKED or passed_over
         return ExpectedReply(lost, stopped, more, claims, first, version, bool(left))
 
     def claim_one(self, token: bytes, raw_id: bytes) -> ModelJob | None:
@@ -142,13 +144,13 @@ class Claiming(Limited):
 
     def _chosen(
         self, queues: Sequence[str], strict: bool, want: int, may_recover: bool, most_limited: int
-    ) -> tuple[list[Next], int]:
-        """Return the jobs that a claim takes, and how many it parked.
+    ) -> tuple[list[Next], int, bool]:
+        """Return the jobs that a claim takes, how many it parked, and whether it passed a crashed one over.
 
         Crashed jobs that it may not take are set aside, and those that a limit keeps from beginning are parked, until
         it finds others.
         """
-        claims, aside, parked, look = list[Next](), list[ModelJob](), 0, want
+        claims, aside, parked, look, passed_over = list[Next](), list[ModelJob](), 0, want, False
         while not claims:
             back = [
                 (self._sort_key(job, job.score, -1, queues, strict), Next(job))
@@ -160,7 +162,8 @@ class Claiming(Limited):
             in_order = sorted([*back, *ready[: look + 1]], key=lambda item: item[0])
             seen = [each for _, each in in_order][:look]
             aside = [] if may_recover else [each.job for each in seen if each.job.crash_suspected]
-            to_park = self._take_from([each for each in seen if each.job not in aside], claims, want, most_limited)
+            to_look_at = [each for each in seen if each.job not in aside]
+            to_park, passed_over = self._take_from(to_look_at, claims, want, most_limited)
             for job in aside:
                 job.place, job.is_late = Place.RECOVERED, False
                 self._list_queue(job.queue)
@@ -171,13 +174,16 @@ class Claiming(Limited):
             parked, look = parked + len(to_park), max(want, LOOK)
             if not aside and not to_park or parked >= MOST_PARKED:
                 break
-        return claims, parked
+        return claims, parked, passed_over
 
     def _take_from(
         self, seen: Sequence[Next], claims: list[Next], want: int, most_limited: int
-    ) -> list[tuple[ModelJob, bytes, float]]:
-        """Add the jobs that may be claimed; return those that must wait for a limit, and until when."""
-        waiting = list[tuple[ModelJob, bytes, float]]()
+    ) -> tuple[list[tuple[ModelJob, bytes, float]], bool]:
+        """Add the jobs that may be claimed; return those that must wait for a limit, and until when.
+
+        Returns also whether a crashed job was passed over, because no more jobs with limits may be claimed.
+        """
+        waiting, passed_over = list[tuple[ModelJob, bytes, float]](), False
         for each in seen:
             job = each.job
             alone = job.crash_suspected or job.has(Flag.LARGE)
@@ -185,6 +191,7 @@ class Claiming(Limited):
             if len(claims) == want or (alone and claims and not is_beyond):
                 break
             if is_beyond:
+                passed_over = passed_over or job.place is Place.RECOVERED
                 continue
             in_the_way = self._in_the_way(job)
             job.is_dropped = in_the_way is not None and job.drops
@@ -194,7 +201,7 @@ class Claiming(Limited):
             claims.append(each)
             if alone:
                 break
-        return waiting
+        return waiting, passed_over
 
     def _begin_late_turns(self, queues: Sequence[str]) -> None:
         """Give turns to jobs of fair queues that have none."""

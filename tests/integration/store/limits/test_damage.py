@@ -99,9 +99,8 @@ DAMAGES: dict[str, tuple[Callable[[ShardApis], object], str]] = {
     "a paused task of no name": (put_field("paused_tasks", b"short", b"1 ann"), "MALFORMED"),
     **{f"another type of {noun}": (retype(noun), "MISTYPED") for noun in NOUNS},
 }
-#: Until a repair, no dispatcher finds the jobs, or nobody frees the slot of a limit of one job.
+#: Until a repair, no dispatcher finds the jobs.
 STUCK = {"no entries", "no parked entries", "no limit is open", "nobody waits", "nothing of parked jobs"}
-STUCK |= {"a slot of no lease", "a short slot", "no claim has a slot"}
 
 
 def run_all(apis: ShardApis) -> list[bytes]:

@@ -4,6 +4,7 @@ import pytest
 
 from django_delayq.job.job import LimitUse
 from django_delayq.job.outcome import Action
+from django_delayq.store.operations.limits import Taken
 from tests.shard_apis import HOUR, MS, SECOND, ShardApis, ids, settlement
 
 ONE, TWO = LimitUse("one"), LimitUse("two")
@@ -231,6 +232,39 @@ def test_a_job_whose_attempt_crashed_waits_for_its_limit_too(apis: ShardApis) ->
     assert not worker.take(5, may_recover=False).claims
     assert ids(worker.take(5).claims) == [crashed]
     assert apis.where(crashed) == ["leases"]
+
+
+def test_a_crashed_job_beyond_the_claims_of_a_worker_does_not_wake_it(apis: ShardApis) -> None:
+    crashed = [apis.add(limits=[TWO]) for _ in range(2)]
+    worker = apis.worker()
+    claims = worker.take(2).claims
+    worker.take(0, settle=[settlement(each, Action.RETRY, suspect=True, keeps_rank=True) for each in claims])
+    apis.promote()
+    assert not worker.take(2, may_recover=False).claims
+    assert list(apis.recovered()) == crashed
+    reply = worker.take(2, want_limited=0)
+    assert not reply.claims
+    assert reply.more_are_bounded
+    assert not reply.recovered
+    assert ids(worker.take(2, want_limited=1).claims) == crashed[:1]
+
+
+def test_a_slot_of_a_lease_that_has_ended_is_free(apis: ShardApis) -> None:
+    made = [apis.add(limits=[ONE]) for _ in range(3)]
+    assert ids(apis.worker().take(3).claims) == made[:1]
+    # As a script of a release that knows no limits ends it.
+    apis.client.delete(apis.keys("leases"))
+    assert apis.operations.limits.take_limit(ONE, lease=bytes(30), length_us=HOUR)[0] is Taken.TAKEN
+    apis.clock.advance(apis.config.dispatcher.sweep_us)
+    assert not apis.let_in(), "other code has the slot"
+    apis.operations.limits.give_back_limit(ONE, lease=bytes(30))
+    assert apis.let_in() == 1
+    worker = apis.worker()
+    assert ids(worker.take(3).claims) == made[1:2]
+    apis.client.delete(apis.keys("leases"))
+    apis.clock.advance(apis.config.dispatcher.sweep_us)
+    assert apis.let_in() == 1
+    assert ids(worker.take(3).claims) == made[2:]
 
 
 def test_an_unknown_limit_keeps_nobody_from_beginning(apis: ShardApis) -> None:
