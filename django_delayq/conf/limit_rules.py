@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from django_delayq.clock import SECOND_US
-from django_delayq.conf.spelling import did_you_mean
-from django_delayq.conf.validators import MAX_NAME, Validator, check_name
+from django_delayq.conf.named_options import NamedOptions, is_number, read_named_options
+from django_delayq.conf.validators import MAX_NAME, Validator
 
 _UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
 _RATE = re.compile(r"(?P<count>[1-9][0-9]{0,8})/(?P<unit>[smhd])")
@@ -36,39 +36,25 @@ class LimitRule:
         return struct.pack(">dII", self.interval_us or 0.0, self.burst, self.max_running or 0)
 
 
-class Limits(dict[str, LimitRule]):
-    """The rule of each declared limit. Nobody changes it, so it can be a part of a frozen `Config`."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self))
-
-
+#: The rule of each declared limit.
+Limits = NamedOptions[LimitRule]
 NO_LIMITS = Limits()
 
 
 def _read_all(value: Any) -> Limits:
-    if not isinstance(value, Mapping):
-        raise ValueError("it is no dict")
-    return Limits(
-        (check_name(limit, name=f"the name {limit!r:.80}"), _read(f"{limit!r:.80}", options))
-        for limit, options in value.items()
+    return read_named_options(
+        value, ["rate", *(each.name for each in fields(LimitRule) if each.name != "interval_us")], _read
     )
 
 
-def _read(label: str, options: Any) -> LimitRule:
-    known = ["rate", *(each.name for each in fields(LimitRule) if each.name != "interval_us")]
-    if not isinstance(options, Mapping):
-        raise ValueError(f"{label} must be a dict of {', '.join(known)}, got {type(options).__name__}")
-    for option in options:
-        if option not in known:
-            raise ValueError(f"{label} has the unknown key {option!r:.80}{did_you_mean(option, known)}")
+def _read(label: str, options: Mapping[str, Any]) -> LimitRule:
     rate, burst, most = options.get("rate"), options.get("burst"), options.get("max_running")
     if rate is None and most is None:
         raise ValueError(f"{label} limits nothing: give it a rate, such as '100/s', or max_running")
     if burst is not None and rate is None:
         raise ValueError(f"{label} has a burst, which only a rate uses: add a rate, or leave burst out")
     for name, value, largest in (("burst", burst, MAX_BURST), ("max_running", most, _MOST_RUNNING)):
-        if value is not None and not _is_number(value, largest):
+        if value is not None and not is_number(value, largest):
             raise ValueError(f"{label}[{name!r}] must be a whole number, 1 to {largest:,}, got {value!r:.80}")
     interval_us = None if rate is None else _interval_us(f"{label}['rate']", rate)
     if burst is None:
@@ -88,10 +74,6 @@ def _interval_us(label: str, rate: Any) -> float:
     if interval_us < SECOND_US / MAX_PER_SECOND:
         raise ValueError(f"{label} must be at most {MAX_PER_SECOND:,}/s, got {rate!r:.80}")
     return interval_us
-
-
-def _is_number(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 #: The check of the whole setting.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from django_delayq.conf.spelling import did_you_mean
+from django_delayq.conf.named_options import NamedOptions, is_number, read_named_options
 from django_delayq.conf.validators import MAX_NAME, Validator, check_name
 
 #: A tenant of the largest weight gets a hundred times the share of one of the smallest.
@@ -29,36 +29,20 @@ class QueueOptions:
         return self.weights.get(tenant or "", 1) if self.fair else 0
 
 
-class Queues(dict[str, QueueOptions]):
-    """The options of each declared queue. Nobody changes it, so it can be a part of a frozen `Config`."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self))
-
-
+#: The options of each declared queue.
+Queues = NamedOptions[QueueOptions]
 NO_OPTIONS, NO_QUEUES = QueueOptions(), Queues()
 
 
 def _read_all(value: Any) -> Queues:
-    if not isinstance(value, Mapping):
-        raise ValueError("it is no dict")
-    return Queues(
-        (check_name(queue, name=f"the name {queue!r:.80}"), _read(f"{queue!r:.80}", options))
-        for queue, options in value.items()
-    )
+    return read_named_options(value, [each.name for each in fields(QueueOptions)], _read)
 
 
-def _read(label: str, options: Any) -> QueueOptions:
-    known = [each.name for each in fields(QueueOptions)]
-    if not isinstance(options, Mapping):
-        raise ValueError(f"{label} must be a dict of {', '.join(known)}, got {type(options).__name__}")
-    for option in options:
-        if option not in known:
-            raise ValueError(f"{label} has the unknown key {option!r:.80}{did_you_mean(option, known)}")
+def _read(label: str, options: Mapping[str, Any]) -> QueueOptions:
     fair, most = options.get("fair", False), options.get("max_waiting")
     if not isinstance(fair, bool):
         raise ValueError(f"{label}['fair'] must be True or False, got {fair!r:.80}")
-    if most is not None and not _is_number(most, _MOST_WAITING):
+    if most is not None and not is_number(most, _MOST_WAITING):
         raise ValueError(
             f"{label}['max_waiting'] must be a whole number of jobs, 1 to {_MOST_WAITING:,}, or None for any number, "
             f"got {most!r:.80}"
@@ -70,15 +54,11 @@ def _read(label: str, options: Any) -> QueueOptions:
         raise ValueError(f"{label} has weights, which only a fair queue uses: add 'fair': True, or leave them out")
     for tenant, weight in weights.items():
         check_name(tenant, name=f"the tenant {tenant!r:.80} in {label}['weights']")
-        if not _is_number(weight, MAX_WEIGHT):
+        if not is_number(weight, MAX_WEIGHT):
             raise ValueError(
                 f"{label}['weights'][{tenant!r:.80}] must be a whole number, 1 to {MAX_WEIGHT}, got {weight!r:.80}"
             )
     return QueueOptions(fair=fair, weights=dict(weights), max_waiting=most)
-
-
-def _is_number(value: Any, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 #: The check of the whole setting.

@@ -22,7 +22,7 @@ from django_delayq.task.options.limits import check_limit, read_limit
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 #: Seconds for which a job is put off if nobody knows when a slot is given back.
 _SNOOZE = 1.0
-#: Longest time for which code outside a job has a slot: nothing tells that its process was killed.
+#: After this time code outside a job loses its slot, because Redis does not learn that its process was killed.
 _LONGEST_HOLD_US = 60 * SECOND_US
 
 

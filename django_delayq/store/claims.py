@@ -91,7 +91,7 @@ class ExchangeReply:
     queues_version: bytes
     #: More jobs can be claimed.
     has_more: bool
-    #: These are all of fair queues or have limits, and the worker asked for no more of those.
+    #: The jobs that remain are of fair queues or have limits, and the worker asked for no more of such jobs.
     more_are_bounded: bool = False
     #: Digests of the paused tasks. Jobs of these are to be settled as paused.
     paused_tasks: frozenset[bytes] = frozenset()

@@ -4,7 +4,13 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from django.test import Client
+
+#: The users who may not change anything, and whether the admin is read-only.
+MAY_NOT_MANAGE = pytest.mark.parametrize(
+    ("kind", "read_only"), [("viewer", False), ("staff", False), ("superuser", True), ("manager", True)]
+)
 
 
 @dataclass

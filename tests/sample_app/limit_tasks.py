@@ -1,4 +1,7 @@
-"""Tasks with limits; the ledger has a line when one begins and when it ends."""
+"""Tasks with limits; the ledger has a line when one begins and when it ends.
+
+They sleep in place of work that takes a while: tests count how many of them run at the same time.
+"""
 
 import asyncio
 import time

@@ -147,8 +147,8 @@ local function settle()
   end
   -- A job that is claimed may give its key up, after outcomes were applied.
   if has_extras or (want > 0 and #settled > 0) then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
-  -- A job that was asked to stop is not run again, nor dead: its worker settles it once more, as stopped. A job that
-  -- succeeded is done nevertheless.
+  -- The retry, release or death of a job that was asked to stop is refused: its worker settles the job once more, as stopped.
+  -- The success of such a job is accepted.
   local again = {}
   for i, lease in ipairs((next(dead) or next(retries)) and alive or {}) do
     if dead[lease] or retries[lease] then again[#again + 1] = i end

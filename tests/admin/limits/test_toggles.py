@@ -13,7 +13,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.operations.limits import LimitOperations
 from tests.admin.conftest import page
 from tests.admin.content.test_raw_characters import look
-from tests.admin.forms import Form, forms
+from tests.admin.forms import MAY_NOT_MANAGE, Form, forms
 from tests.admin.jobs import HOSTILE, NOOP
 from tests.admin.limits.conftest import work
 from tests.admin.page_content import text
@@ -114,9 +114,7 @@ def test_a_form_without_a_page_leads_to_the_tasks(browser: Client, stock: ShardA
     assert response.url == page("tasks")
 
 
-@pytest.mark.parametrize(
-    ("kind", "read_only"), [("viewer", False), ("staff", False), ("superuser", True), ("manager", True)]
-)
+@MAY_NOT_MANAGE
 def test_who_may_not_manage_cannot_pause(
     kind: str, read_only: bool, visitor: Callable[..., Client], stock: ShardApis, settings: Any
 ) -> None:

@@ -17,7 +17,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.store.operations.waiting_jobs import WaitingJobs
 from tests.admin.conftest import page
 from tests.admin.content.test_raw_characters import look
-from tests.admin.forms import form_to
+from tests.admin.forms import MAY_NOT_MANAGE, form_to
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, continue_to_end, request_action, result
 from tests.admin.tenants.test_toggles import NAMES, tenant_form
@@ -197,9 +197,7 @@ def test_a_form_that_names_nobody_cancels_nothing(fields: dict[str, str], browse
     assert {stock.inspection.find(each).waits for each in raw_ids} == {True}
 
 
-@pytest.mark.parametrize(
-    ("kind", "read_only"), [("viewer", False), ("staff", False), ("superuser", True), ("manager", True)]
-)
+@MAY_NOT_MANAGE
 def test_who_may_not_manage_cannot_cancel(
     kind: str, read_only: bool, visitor: Callable[..., Client], stock: ShardApis, settings: Any, browser: Client
 ) -> None:

@@ -13,7 +13,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.operations.worker_control import WorkerControl
 from tests.admin.conftest import page
 from tests.admin.content.test_raw_characters import look
-from tests.admin.forms import Form, forms
+from tests.admin.forms import MAY_NOT_MANAGE, Form, forms
 from tests.admin.jobs import HOSTILE
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, result
@@ -141,9 +141,7 @@ def test_a_form_without_a_name_does_nothing(missing: str, action: str, browser: 
     assert "It is not there any more. Nothing was done." in result(browser, response)
 
 
-@pytest.mark.parametrize(
-    ("kind", "read_only"), [("viewer", False), ("staff", False), ("superuser", True), ("manager", True)]
-)
+@MAY_NOT_MANAGE
 def test_who_may_not_manage_cannot_pause(
     kind: str, read_only: bool, visitor: Callable[..., Client], stock: ShardApis, settings: Any
 ) -> None:

@@ -1,0 +1,48 @@
+"""Named options: a setting that is a dict of names, such as those of queues, to dicts of options."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from django_delayq.conf.spelling import did_you_mean
+from django_delayq.conf.validators import check_name
+
+T = TypeVar("T")
+
+
+class NamedOptions(dict[str, T]):
+    """The options of each declared name. Nobody changes it, so it can be a part of a frozen `Config`."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self))
+
+
+def read_named_options(
+    value: Any, known: Sequence[str], read: Callable[[str, Mapping[str, Any]], T]
+) -> NamedOptions[T]:
+    """Read a setting. `read` gets what errors call an entry, and its options, all of which are `known`.
+
+    Raises ValueError.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError("it is no dict")
+    return NamedOptions(
+        (
+            check_name(name, name=f"the name {name!r:.80}"),
+            read(f"{name!r:.80}", _check(f"{name!r:.80}", options, known)),
+        )
+        for name, options in value.items()
+    )
+
+
+def is_number(value: Any, most: int) -> bool:
+    """Return whether a value is a whole number from 1 to `most`."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _check(label: str, options: Any, known: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{label} must be a dict of {', '.join(known)}, got {type(options).__name__}")
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{label} has the unknown key {option!r:.80}{did_you_mean(option, known)}")
+    return options
