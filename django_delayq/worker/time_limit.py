@@ -98,13 +98,16 @@ class Limit(Protocol):
 class _Watch:
     def __init__(self) -> None:
         self._limits: list[tuple[float, int, Limit]] = []
-        self._changed = threading.Condition()
+        # The `with` of a Condition runs Python code. If an outer limit of the calling thread raised in there, the lock
+        # would never be released, and no limit of the process would expire any more.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._order = count()
         self._running = False
         self._clean_up_at = _CLEAN_UP_SIZE
 
     def add(self, at: float, limit: Limit) -> None:
-        with self._changed:
+        with self._lock:
             if len(self._limits) >= self._clean_up_at:
                 self._limits = [entry for entry in self._limits if entry[2].active]
                 heapq.heapify(self._limits)
@@ -119,7 +122,7 @@ class _Watch:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._limits:
                     self._changed.wait()
                     continue

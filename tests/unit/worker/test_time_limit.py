@@ -1,6 +1,7 @@
 """TimeLimit: it raises TaskTimeout in the thread that runs too long, and nowhere else."""
 
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -182,6 +183,23 @@ def test_an_outer_limit_still_holds_after_an_inner_one_raised() -> None:
         with pytest.raises(TaskTimeout), TimeLimit(SOON):
             spin()
         spin()
+
+
+def test_a_limit_that_raises_while_another_begins_breaks_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_watch", time_limit._Watch())
+    interval = sys.getswitchinterval()
+    # Threads take turns so often that the outer limit raises anywhere in the beginning of the inner one.
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(300):
+            give_up = monotonic() + PATIENCE
+            with pytest.raises(TaskTimeout), TimeLimit(SOON):
+                while monotonic() < give_up:
+                    with TimeLimit(NEVER):
+                        pass
+    finally:
+        sys.setswitchinterval(interval)
+    assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
 
 
 def test_a_thread_can_be_timed_out_again_and_again() -> None:
