@@ -1,6 +1,6 @@
 """Paused task: what `delayq_pause` and `delayq_resume` do with `--task`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -30,26 +30,29 @@ def change_task(
     command: OperatingCommand,
     verb: tuple[str, str],
     options: Mapping[str, Any],
-    change: Callable[[LimitOperations, str], bool],
+    change: Callable[[LimitOperations, Sequence[str]], bool],
 ) -> None:
     """Change the task in each shard, after the question, and print whether it changed; `verb` is "pause", "paused"."""
     store, (present, past) = command.open(options), verb
     paused = store.snapshot().paused_tasks
-    task = _find(options["task"], {*(each.name for each in registry.tasks()), *paused})
-    would_change = (task in paused) is (present == "resume")
+    task, *_ = names = registry.names_of(_find(options["task"], {*registry.names(), *paused}))
+    would_change = len(paused.keys() & {*names}) > 0 if present == "resume" else not paused.keys() >= {*names}
     if options["dry_run"]:
         text = f"Would {present} task {task}." if would_change else f"No change for task {task}."
         command.print_result(options, text, dry_run=True, changed=0, tasks=[task] if would_change else [])
         return
     command.confirm(f"{present.capitalize()} task {task}?", options)
-    changed = sum(change(store.operations(shard).limits, task) for shard in range(store.config.shards)) > 0
+    limits = [store.operations(shard).limits for shard in range(store.config.shards)]
+    # Jobs that were enqueued under an alias are jobs of the task.
+    changed = sum([change(each, names) for each in limits]) > 0
     text = f"{past.capitalize()} task {task}." if changed else f"No change for task {task}."
     command.print_result(options, text, changed=int(changed), tasks=[task] if changed else [])
 
 
 def _find(text: str, names: set[str]) -> str:
-    """Return the task of this name, else the only one whose name ends with it. Raises CommandError."""
-    found = [text] if text in names else sorted(name for name in names if name.endswith(f".{text}"))
+    """Return the name of this task, else of the only one whose name or alias ends so. Raises CommandError."""
+    fitting = [text] if text in names else [name for name in names if name.endswith(f".{text}")]
+    found = sorted({registry.names_of(name)[0] for name in fitting})
     if len(found) > 1:
         raise CommandError(f"Several tasks end with {text!r:.80}: {', '.join(found)}.", returncode=WRONG_OPTIONS)
     if not found:

@@ -74,6 +74,12 @@ def get(name: str) -> Any:
     return task
 
 
+def names_of(name: str) -> tuple[str, ...]:
+    """Return all names of the task of a name or alias, its own first; the given one alone if no task has it."""
+    task = find(name)
+    return (name,) if task is None else (task.name, *task.aliases)
+
+
 def names() -> list[str]:
     """Return all registered names and aliases, sorted."""
     return sorted(_tasks)

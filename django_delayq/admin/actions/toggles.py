@@ -17,6 +17,7 @@ from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.store.operations.operations import Operations
+from django_delayq.task import registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ TOGGLES = {
         button=_("Pause it"),
         success_text=_("Paused task %s"),
         unchanged_text=_("Task %s was paused already"),
-        apply=lambda operations, task, by, _: operations.limits.pause_task(task, by=by),
+        apply=lambda operations, names, by, _: operations.limits.pause_task(*names, by=by),
     ),
     "resume_task": Toggle(
         subject="task",
@@ -102,7 +103,7 @@ TOGGLES = {
         button=_("Resume it"),
         success_text=_("Resumed task %s"),
         unchanged_text=_("Task %s was not paused"),
-        apply=lambda operations, task, by, _: operations.limits.resume_task(task),
+        apply=lambda operations, names, by, _: operations.limits.resume_task(*names),
     ),
     "quiet": Toggle(
         subject="worker",
@@ -130,7 +131,7 @@ TOGGLES = {
 class Subject(NamedTuple):
     """The queue, tenant, task or worker that a form names."""
 
-    #: The queue's name, the queue's and the tenant's name, the task's name, or the worker's id.
+    #: The queue's name, the queue's and the tenant's name, the task's name and aliases, or the worker's id.
     value: Any
     display_name: str
     #: The form fields that name it.
@@ -213,7 +214,8 @@ def _task(page: PageContext) -> Subject | str:
         return _gone()
     # Back to the page that the person came from.
     tab = "limits" if page.request.POST.get("tab") == "limits" else "tasks"
-    return Subject(task, printable(task), {"task": url_name(task), "tab": tab}, page.url(tab))
+    names = registry.names_of(task)
+    return Subject(names, printable(names[0]), {"task": url_name(task), "tab": tab}, page.url(tab))
 
 
 def _worker(page: PageContext) -> Subject | str:

@@ -81,7 +81,7 @@ def show(page: PageContext) -> PageResponse:
         for row in read(page, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }
-    unregistered |= now.paused_tasks.keys() - known.keys()
+    unregistered |= {name for name in now.paused_tasks if registry.find(name) is None}
     lines = [
         TaskRow(task=name, hour=now.hour(task_dimension(name)), pause=now.paused_tasks.get(name))
         for name in sorted(unregistered)

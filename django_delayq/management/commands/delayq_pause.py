@@ -36,7 +36,9 @@ class Command(OperatingCommand):
         check_subject(options)
         if options["task"] is not None:
             self._refuse_until(options, "a task")
-            change_task(self, ("pause", "paused"), options, lambda limits, task: limits.pause_task(task, by=_person()))
+            change_task(
+                self, ("pause", "paused"), options, lambda limits, names: limits.pause_task(*names, by=_person())
+            )
             return
         if options["tenant"] is not None:
             self._pause_tenant(options)

@@ -24,7 +24,7 @@ class Command(OperatingCommand):
         """Resume them and print which were changed."""
         check_subject(options)
         if options["task"] is not None:
-            change_task(self, ("resume", "resumed"), options, lambda limits, task: limits.resume_task(task))
+            change_task(self, ("resume", "resumed"), options, lambda limits, names: limits.resume_task(*names))
             return
         if options["tenant"] is not None:
             self.change_tenants(

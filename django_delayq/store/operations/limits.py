@@ -64,11 +64,17 @@ class LimitOperations:
         """Keep all jobs under a limit from beginning for some time, at most a day. The longest of several counts."""
         self._shard.run(_BACK_OFF, [limit_digest(*limit), length_us])
 
-    def pause_task(self, task: str, *, by: str) -> bool:
-        """Keep the jobs of a task from beginning until it is resumed. Returns False if it was paused already."""
-        name = task.encode("utf-8", "surrogatepass")
-        return bool(self._shard.run(_PAUSE_TASK, [paused_task_digest(task), short_name(by), name]))
+    def pause_task(self, *names: str, by: str) -> bool:
+        """Keep the jobs of a task from beginning until it is resumed; `names` are its name and aliases.
 
-    def resume_task(self, task: str) -> bool:
-        """Let the jobs of a task begin again. Returns False if it was not paused."""
-        return bool(self._shard.run(_RESUME_TASK, [paused_task_digest(task)]))
+        A round trip a name. Returns False if all of them were paused already.
+        """
+        return sum([self._pause(name, by) for name in names]) > 0
+
+    def resume_task(self, *names: str) -> bool:
+        """Let the jobs of a task begin again. A round trip a name. Returns False if none of them was paused."""
+        return sum([int(self._shard.run(_RESUME_TASK, [paused_task_digest(name)])) for name in names]) > 0
+
+    def _pause(self, name: str, by: str) -> int:
+        stored = name.encode("utf-8", "surrogatepass")
+        return int(self._shard.run(_PAUSE_TASK, [paused_task_digest(name), short_name(by), stored]))

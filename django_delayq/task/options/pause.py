@@ -19,11 +19,11 @@ class Pausable:
         """
         if not isinstance(by, str) or not by:
             raise TypeError(f"by must be a text that names who pauses the task, got {by!r:.80}")
-        return sum([each.pause_task(name, by=by) for each in _limits() for name in (self.name, *self.aliases)]) > 0
+        return sum([each.pause_task(self.name, *self.aliases, by=by) for each in _limits()]) > 0
 
     def resume(self) -> bool:
         """Let the jobs of the task begin again, in their order. Returns False if it was not paused."""
-        return sum([each.resume_task(name) for each in _limits() for name in (self.name, *self.aliases)]) > 0
+        return sum([each.resume_task(self.name, *self.aliases) for each in _limits()]) > 0
 
     @property
     def is_paused(self) -> bool:

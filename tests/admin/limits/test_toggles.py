@@ -7,6 +7,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq import delayed_task
 from django_delayq.admin.filters import url_name
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreUnavailable
@@ -74,6 +75,24 @@ def test_a_task_of_any_name_is_resumed(name: str, browser: Client, stock: ShardA
     assert paused_by(stock, name) == ""
     [entry] = LogEntry.objects.all()
     assert entry.change_message == f"Resumed task {printable(name)}"
+
+
+def test_the_aliases_of_a_task_are_paused_with_it(
+    browser: Client, stock: ShardApis, registered: Callable[..., None]
+) -> None:
+    registered()
+    task = delayed_task(name="shop.tasks.bill", aliases=["old.bill", "older.bill"])(work)
+    names = (task.name, *task.aliases)
+    confirm(browser, task_form(browser.get(page("tasks")), task.name).post(browser, action="pause_task"))
+    assert [paused_by(stock, name) for name in names] == ["superuser"] * 3
+    shown = browser.get(page("limits"))
+    assert "old.bill" not in look(shown)
+    # A worker of an earlier version pauses its jobs under the old name.
+    stock.operations.limits.resume_task(task.name)
+    shown = browser.get(page("tasks"))
+    assert "old.bill" not in look(shown)
+    confirm(browser, task_form(browser.get(page("limits")), task.name).post(browser, action="resume_task"))
+    assert [paused_by(stock, name) for name in names] == [""] * 3
 
 
 def test_a_task_is_paused_and_resumed_in_every_shard(browser: Client, shards: list[ShardApis]) -> None:

@@ -11,6 +11,7 @@ from django_delayq.display.limits import names_with_values, rule_text
 from django_delayq.display.text import printable
 from django_delayq.store.queries.limits import LimitState
 from django_delayq.store.queries.snapshot import Pause
+from django_delayq.task import registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,12 @@ class PausedTaskRow:
 
 def show(page: PageContext) -> PageResponse:
     """Return the page; two round trips a shard, one if there is nothing to show."""
-    paused = dict(sorted(page.snapshot.paused_tasks.items()))
+    paused = page.snapshot.paused_tasks
     states, waiting = page.store.limit_states(list(paused))
+    # The aliases of a task are paused with it.
+    by_task: dict[str, list[str]] = {}
+    for name in sorted(paused):
+        by_task.setdefault(registry.names_of(name)[0], []).append(name)
     with_values = names_with_values() if states else set()
     return page.render(
         "limits.html",
@@ -71,5 +76,12 @@ def show(page: PageContext) -> PageResponse:
             LimitRow(limit=name, rule=rule, state=states[name], by_value=states[name].by_value or name in with_values)
             for name, rule in page.store.config.tasks.limits.items()
         ],
-        paused_tasks=[PausedTaskRow(task=task, pause=pause, waiting=waiting[task]) for task, pause in paused.items()],
+        paused_tasks=[
+            PausedTaskRow(
+                task=task,
+                pause=paused.get(task) or paused[names[0]],
+                waiting=sum(waiting[name] for name in names),
+            )
+            for task, names in by_task.items()
+        ],
     )

@@ -101,6 +101,19 @@ def test_the_end_of_a_name_is_enough() -> None:
     assert run("delayq_resume", "--task", "tasks.noop", "--yes") == f"Resumed task {NOOP}.\n"
 
 
+@pytest.mark.parametrize("name", ["shop.tasks.bill", "old.bill", "tasks.bill", "bill"])
+def test_the_aliases_of_a_task_are_paused_with_it(name: str, registered: Any) -> None:
+    registered({})
+    delayed_task(name="shop.tasks.bill", aliases=["old.bill"])(charge.func)
+    assert run("delayq_pause", "--task", name, "--yes") == "Paused task shop.tasks.bill.\n"
+    assert get_store().limits(0).paused_tasks().keys() == {"shop.tasks.bill", "old.bill"}
+    get_store().operations(0).limits.resume_task("shop.tasks.bill")
+    assert run("delayq_resume", "--task", name, "--dry-run") == "Would resume task shop.tasks.bill.\n"
+    assert run("delayq_pause", "--task", name, "--dry-run") == "Would pause task shop.tasks.bill.\n"
+    assert run("delayq_resume", "--task", name, "--yes") == "Resumed task shop.tasks.bill.\n"
+    assert not get_store().limits(0).paused_tasks()
+
+
 def test_a_paused_task_that_is_not_registered_is_resumed() -> None:
     get_store().operations(0).limits.pause_task("gone.task", by="ann")
     assert run("delayq_resume", "--task", "gone.task", "--yes") == "Resumed task gone.task.\n"
