@@ -11,7 +11,7 @@ DELAYQ = {
     "LEASE": 5,
     "LIMITS": {
         "rate": {"rate": "100/s", "burst": 20},
-        "values": {"rate": "1/s", "burst": 1},
+        "values": {"rate": "30/m", "burst": 1},
         "running": {"max_running": 3},
     },
 }
