@@ -194,7 +194,7 @@ class UnknownLimit(DelayQError, ValueError):
 
 
 class LimitClosed(DelayQError):
-    """No slot of the limit became free in time."""
+    """The limit stayed closed for the whole time that `block` allows."""
 
 
 class JobDropped(NoResult):

@@ -12,10 +12,10 @@ from django_delayq.conf.validators import MAX_NAME, Validator
 
 _UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
 _RATE = re.compile(r"(?P<count>[1-9][0-9]{0,8})/(?P<unit>[smhd])")
-#: Redis stores moments as floats, which are exact to a quarter of a microsecond: at this rate a fraction of a percent.
+#: Redis stores moments as floats with steps of 0.25 µs: 0.25 % of the interval at this rate.
 MAX_PER_SECOND = 10_000
 MAX_BURST = 1_000_000
-#: The default burst is what comes in this time: a worker that claims a job so much later costs nobody a turn.
+#: The default burst is the jobs of this time, so that a worker that claims a little late does not lower the rate.
 _DEFAULT_BURST_US = SECOND_US // 10
 _MOST_RUNNING = 1_000_000
 
@@ -26,7 +26,7 @@ class LimitRule:
 
     #: Time between two starts in µs, if they come evenly; None: any number may start.
     interval_us: float | None = None
-    #: How many may start at once after a pause.
+    #: How many may start at once after idle time.
     burst: int = 1
     #: How many jobs may run at the same time; None: any number.
     max_running: int | None = None

@@ -19,7 +19,7 @@ class NamedOptions(dict[str, T]):
 def read_named_options(
     value: Any, known: Sequence[str], read: Callable[[str, Mapping[str, Any]], T]
 ) -> NamedOptions[T]:
-    """Read a setting. `read` gets what errors call an entry, and its options, all of which are `known`.
+    """Read a setting. `read(label, options)` makes one entry: `label` names it in errors; all options are `known`.
 
     Raises ValueError.
     """

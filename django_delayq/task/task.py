@@ -224,7 +224,7 @@ class Task(Pausable, AbsentMethods, Generic[P, R]):
 
         A job with a tenant holds its key among the jobs of its tenant. Without `tenant` it is that of the task, or of
         the `with tenant(…)` block around the call. With SHARDS > 1 the jobs of each value of a limit hold their keys
-        among themselves; without `limit` all shards are asked.
+        among themselves. Without `limit` all shards are asked if the task has limits.
         """
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
@@ -232,7 +232,8 @@ class Task(Pausable, AbsentMethods, Generic[P, R]):
             return get_job(job_id)
         if tenant is None:
             tenant = self.tenant or current_tenant.get()
-        limits = () if not self.limits.limits else None if limit is None else (read_limit(limit),)
+        all_shards = limit is None and self.limits.limits
+        limits = None if all_shards else () if limit is None else (read_limit(limit),)
         return holder_of(self.name, key, tenant, limits)
 
     def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django_delayq import RetryLater, RetryPolicy
+from django_delayq import RetryLater, RetryPolicy, limit
 from tests.django_tasks.compat import task
 from tests.sample_app.tasks import note
 
@@ -21,6 +21,14 @@ def noop(*args: Any, **kwargs: Any) -> None:
 def echo(*args: Any, **kwargs: Any) -> list[Any]:
     """Return the arguments."""
     return [list(args), kwargs]
+
+
+@task
+def use_limit(name: str) -> int:
+    """Take a slot of a limit and back off; return how many have one."""
+    with limit(name):
+        limit(name).back_off(30)
+        return limit(name).counts()["running"]
 
 
 @task

@@ -54,9 +54,9 @@ class Script:
         #: Names of the keys that every call has, in order.
         self.key_names: tuple[str, ...] = tuple(re.findall(r"\w+", header["names"]))
         count = len(self.key_names)
-        # Script and prelude use the keys by these names; FIXED is their number, and the keys of the call follow. What
-        # they call is in a function, so that the functions inside it share the names: Lua searches a list for each
-        # variable that a function takes from the top level.
+        # Script and prelude use the keys by these names; FIXED is their number, and the keys of the call follow. The
+        # rest of the text is wrapped in a function. Functions inside it then copy its upvalues. Otherwise Lua would
+        # search its list of open upvalues for each key that each function uses.
         names, keys = ", ".join(self.key_names), ", ".join(f"KEYS[{number}]" for number in range(1, count + 1))
         head = f"local {names}, FIXED = {keys}, {count} return (function()"
         self.text = f"{head}\n{with_prelude(source)}end)()\n"

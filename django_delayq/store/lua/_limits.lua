@@ -1,8 +1,8 @@
 -- Limits: how many jobs may begin within a time, and how many may run at once. A part of the prelude.
 --
--- A rate is kept by the generic cell rate algorithm (ITU-T I.371). Each limit has a time, which a job moves on by its cost
--- times the interval of the rate; a job may begin while the time is at most the burst ahead of now. All of this counts the
--- moments of the claims, so a job that is claimed late costs nobody a turn, and none is ever too early.
+-- A rate is kept by the generic cell rate algorithm (ITU-T I.371). Each limit stores its theoretical arrival time. A claim
+-- moves it on by cost * interval. A job may begin if that time is then at most burst * interval ahead of now. Only the
+-- moments of claims count, so no job begins too early.
 --
 -- A limit's id is the hash of its name (4) and the digest of its value (8), or for a paused task PAUSED_TASK and the digest
 -- of its name. `limit_jobs` has these entries, all of score 0, so that they are sorted by their bytes:
@@ -64,7 +64,8 @@ local function limit_state(now, id)
     state.interval, state.burst, state.most = interval, burst, most > 0 and most or math.huge
   end
   local times = redis.call('ZMSCORE', limit_times, id, BACK_OFF .. id)
-  -- A time that is farther ahead was stored before the clock was set back, or the burst was larger.
+  -- A later time has one of four reasons: the clock was set back, the burst was larger, a person started a job in spite of
+  -- the limit, or a job costs more than the burst.
   local stored, farthest = tonumber(times[1] or 0), now + state.burst * state.interval
   state.time, state.is_too_far = math.max(now, math.min(stored, farthest)), stored > farthest
   local back_off = tonumber(times[2] or 0)
@@ -76,8 +77,8 @@ local function limit_state(now, id)
   return state
 end
 
--- From when on a job of this cost may begin under the limit: not after now if it may at once, never (huge) until a slot is
--- given back. A cost above the burst is of an older setting.
+-- The earliest moment at which a job of this cost may begin; huge if it needs a slot that another job has. A job that costs
+-- more than the burst was enqueued under an older rule, and needs the whole burst.
 local function opens_at(state, cost)
   if state.slots >= state.most then return math.huge end
   return math.max(state.back_off, state.time + (cost - math.max(state.burst, cost)) * state.interval)

@@ -8,7 +8,7 @@
 -- Cost: O(log n) a job, at most 100 of each limit and queue.
 local now, again = now_us(ARGV[1]), tonumber(ARGV[2])
 
--- Most jobs that enter each queue, and tenants that are passed over; queues looked at for one limit.
+-- BATCH: most jobs let in, and paused tenants skipped, for each limit and queue. QUEUES: most queues looked at for a limit.
 local BATCH, QUEUES = 100, 250
 local bases, moved = {}, 0
 
@@ -93,7 +93,7 @@ local function let_in_queue(id, base, hash, groups)
     if not entry then return math.huge end
     local own_cost = struct.unpack('>I2', entry, 50)
     local moment = opens_at(state, own_cost)
-    -- A moment that only waiting claims put off is not waited for: those claims tell it.
+    -- If only jobs that were let in and are not claimed yet keep this one back, their claims say when to look again.
     if moment > now then return (count > 0 or opens_at(actual, own_cost) > now) and moment or math.huge end
     count = count + 1
     if let_in(base, entry, id, group) then

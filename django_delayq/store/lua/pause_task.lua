@@ -5,5 +5,5 @@
 -- Cost: O(1).
 local now = now_us(ARGV[1])
 
--- Not HSET: users of other roles have that, and must not pause a task.
+-- HSETNX, because other ACL roles may call HSET, and must not be able to pause a task.
 return redis.call('HSETNX', paused_tasks, ARGV[2], string.format('%.0f ', now) .. ARGV[3] .. '\255' .. ARGV[4])

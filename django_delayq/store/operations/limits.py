@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from django_delayq.clock import DAY_US
 from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.job.job import LimitUse
 from django_delayq.store.client.resp import Part
@@ -15,8 +14,6 @@ from django_delayq.store.shard import Shard
 _SET_LIMITS = Script("set_limits")
 _TAKE_LIMIT, _GIVE_BACK_LIMIT, _BACK_OFF = Script("take_limit"), Script("give_back_limit"), Script("back_off")
 _PAUSE_TASK, _RESUME_TASK = Script("pause_task"), Script("resume_task")
-#: Longest time for which a task can keep others from beginning.
-LONGEST_BACK_OFF_US = DAY_US
 
 
 class Taken(StrEnum):

@@ -11,7 +11,7 @@ from django_delayq.store.shard import Shard
 
 _FIND_LIMITS = Script("find_limits")
 #: Parts of the reply for each limit.
-_PARTS = 5
+_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,7 @@ class LimitQueries:
                 is_open=bool(opens) and int(opens) <= now_us,
                 backs_off_until_us=int(backs_off) or None,
             )
-            for _, running, waiting, opens, backs_off in (
-                reply[at : at + _PARTS] for at in range(0, len(reply), _PARTS)
-            )
+            for running, waiting, opens, backs_off in (reply[at : at + _PARTS] for at in range(0, len(reply), _PARTS))
         ]
 
     def paused_tasks(self) -> dict[str, Pause]:

@@ -20,5 +20,6 @@ def turn_away(reply: ExchangeReply) -> tuple[list[Claim], list[tuple[Claim, Outc
 
 
 def _dropped(claim: Claim) -> Outcome:
-    names = " or ".join(limit.name for limit in claim.job.limits) if claim.job else ""
-    return Outcome(kind=OutcomeKind.DROPPED, error=f"The limit {names} kept it from beginning, and it does not wait.")
+    names = ", ".join(limit.name for limit in claim.job.limits) if claim.job else ""
+    error = f"A limit ({names}) kept the job from beginning, and on_limit='drop' ends it."
+    return Outcome(kind=OutcomeKind.DROPPED, error=error)

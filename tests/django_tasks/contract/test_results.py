@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_delayq import get_job, get_store
-from django_delayq.exceptions import StoreUnavailable, UnknownTask
+from django_delayq import get_job, get_store, limit
+from django_delayq.exceptions import LimitClosed, StoreUnavailable, UnknownLimit, UnknownTask
 from tests.django_tasks.compat import IMMEDIATE, TaskResultStatus, default_task_backend, exceptions, task_backends
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.contract.test_enqueue import MOMENT
@@ -170,6 +170,20 @@ def test_r22_aliases_are_kept_apart(drain: Any, signal_log: Any) -> None:
     assert result.return_value["backend"] == "second"
     assert {seen.backend for _, _, seen in signal_log.received if seen.id == result.id} == {"second"}
     assert drain() == 1
+
+
+def test_r22_a_task_uses_the_limits_of_its_alias(tasks_settings: Any, drain: Any) -> None:
+    tasks_settings.TASKS["second"]["OPTIONS"] = {"LIMITS": {"one": {"max_running": 1}}}
+    tasks_settings.TASKS = {**tasks_settings.TASKS}
+    get_store("second").store_limits()
+    result = django_tasks.use_limit.using(backend="second").enqueue("one")
+    assert drain("second") == 1
+    result.refresh()
+    assert result.return_value == 1
+    with pytest.raises(LimitClosed), limit("one", block=0.01, backend="second"):
+        raise AssertionError("a task backs off")
+    with pytest.raises(UnknownLimit):
+        limit("one")
 
 
 def test_r22_an_alias_of_its_own_has_a_prefix_of_its_own_and_its_options(tasks_settings: Any, client: Any) -> None:

@@ -14,6 +14,7 @@ LIMITS = {
     "stripe": {"rate": "10/s", "burst": 5, "max_running": 2},
     "mail": {"max_running": 1},
     "slow": {"rate": "6/h"},
+    "thirds": {"rate": "3/s", "burst": 1},
 }
 
 
@@ -229,6 +230,24 @@ def test_a_test_advances_to_the_time_at_which_a_rate_lets_jobs_in(delayq: DelayQ
     assert len(delayq.ran) == 2
     delayq.advance(600, run=True)
     assert len(delayq.ran) == 3
+
+
+def test_a_test_advances_to_moments_between_two_microseconds(delayq: DelayQ) -> None:
+    task = declared(limit="thirds")
+    for number in range(5):
+        task.enqueue(number)
+    delayq.advance(10, run=True)
+    assert len(delayq.ran) == 5
+
+
+def test_a_job_is_found_by_its_key_and_a_limit_of_the_call(settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "SHARDS": 5}
+    task = declared()
+    for account in range(12):
+        made = task.using(limit=("mail", account), key=f"k{account}").enqueue(account)
+        found = task.get_job(key=f"k{account}", limit=("mail", account))
+        assert found is not None
+        assert found.id == made.id
 
 
 def test_django_tasks_have_limits(delayq: DelayQ) -> None:

@@ -95,6 +95,16 @@ def test_code_that_takes_a_slot_waits_no_longer_than_a_burst_after_the_clock_is_
     assert limits.take_limit(EVEN, lease=lease, length_us=SECOND)[0] is Taken.TAKEN
 
 
+def test_a_back_off_that_is_over_is_not_shown(apis: ShardApis) -> None:
+    apis.operations.limits.back_off(ONE, SECOND)
+    limits = apis.store.limits(0)
+    [state] = limits.find_limits([ONE])
+    assert (state.is_open, state.backs_off_until_us) == (False, apis.clock.now_us + SECOND)
+    apis.clock.advance(SECOND)
+    [state] = limits.find_limits([ONE])
+    assert (state.is_open, state.backs_off_until_us) == (True, None)
+
+
 def test_no_task_backs_off_for_longer_than_a_day_after_the_clock_is_set_back(apis: ShardApis) -> None:
     made, day = apis.add(limits=[ONE]), 24 * HOUR
     apis.operations.limits.back_off(ONE, day)
