@@ -24,8 +24,8 @@ VENV ?= .venv
 DEMO_VENV ?= .venv-demo
 SECONDS ?=
 ARGS ?=
-# One more than there are cores: many tests wait for processes.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two more than there are cores: many tests wait for processes.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Without bytecode files each process that a test starts compiles the package again, which is a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE

@@ -18,7 +18,7 @@ from tests.stateful.mutations.throttles import THROTTLES
 
 #: The most walks until a bug must be detected, and the walks of a copy without a bug. Every run walks the same, but a
 #: change of the rules or of these numbers changes all walks.
-EXAMPLES, WITHOUT_BUG = 250, 40
+EXAMPLES, WITHOUT_BUG = 250, 15
 
 
 def walk_with(

@@ -14,19 +14,19 @@ from tests.stateful.machine.scenarios import DAY_US
 from tests.stateful.machine.strategies import Request
 from tests.stateful.model.values import Place
 
+EXAMPLES = int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "100"))
+
 
 def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> None:
-    walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
+    walk(client, redis_url, examples=EXAMPLES)
 
 
 def test_redis_equals_model_after_every_walk_with_limits(client: Redis, redis_url: str) -> None:
-    examples = int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250"))
-    walk(client, redis_url, examples=max(1, examples // 2), machine=Limited)
+    walk(client, redis_url, examples=max(1, EXAMPLES // 2), machine=Limited)
 
 
 def test_an_encrypted_store_equals_the_model_too(client: Redis, redis_url: str) -> None:
-    examples = int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250"))
-    walk(client, redis_url, examples=max(1, examples // 8), encrypt=True)
+    walk(client, redis_url, examples=max(1, EXAMPLES // 8), encrypt=True)
 
 
 def test_what_one_promotion_does_not_remove_the_next_one_does(client: Redis, redis_url: str) -> None:

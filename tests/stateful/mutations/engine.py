@@ -20,6 +20,14 @@ at = Mutation.at
 #: The bugs of the long form.
 MORE = [
     at(
+        "a job is acknowledged by its id, whoever holds its lease",
+        EXCHANGE,
+        "settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end",
+        "local lease = string.sub(acknowledged, i, i + 29) "
+        "local run = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) "
+        "settled[#settled + 1] = run and string.sub(lease, 1, 14) .. string.sub(run, 1, 16) or lease end",
+    ),
+    at(
         "a job is promoted one microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"
     ),
     at(

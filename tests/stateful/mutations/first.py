@@ -10,14 +10,6 @@ FIRST = [
         EXCHANGE,
         "  redis.call('ZREM', place, unpack(members))",
     ),
-    at(
-        "a job is acknowledged by its id, whoever holds its lease",
-        EXCHANGE,
-        "settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end",
-        "local lease = string.sub(acknowledged, i, i + 29) "
-        "local run = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) "
-        "settled[#settled + 1] = run and string.sub(lease, 1, 14) .. string.sub(run, 1, 16) or lease end",
-    ),
     Mutation(
         "a worker's next claim has the same token",
         (
