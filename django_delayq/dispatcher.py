@@ -142,8 +142,8 @@ class Dispatcher(Runnable):
         if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
             self._dropped += promoted.trimmed
             promoted = self._promotion.promote(promoted.queues)
-        if promoted.open_limits:
-            self._promotion.let_in(promoted.open_limits, promoted.parked_in)
+        if promoted.limits_to_let_in:
+            self._promotion.let_in(promoted.limits_to_let_in, promoted.parked_in)
             again = self._promotion.promote(promoted.queues)
             moved, late_us = promoted.moved + again.moved, max(promoted.late_us, again.late_us)
             self._dropped += promoted.trimmed

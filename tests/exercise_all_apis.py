@@ -15,7 +15,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
 from django_delayq.store.operations.batch import BatchJob
-from django_delayq.store.operations.limits import Taken
+from django_delayq.store.operations.limits import SlotReply
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
@@ -130,9 +130,9 @@ def _limit(apis: ShardApis) -> None:
     assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
     assert apis.let_in() == 1
     [claim] = worker.take(1, "fair").claims
-    assert limits.take_limit(rate, lease=claim.lease) == (Taken.TAKEN, None)
-    assert limits.give_back_limit(rate, lease=claim.lease)
-    assert limits.take_limit(one._replace(value="held"), lease=bytes(30), length_us=DAY) == (Taken.TAKEN, None)
+    assert limits.take_slot(rate, lease=claim.lease) == (SlotReply.TAKEN, None)
+    assert limits.give_back_slot(rate, lease=claim.lease)
+    assert limits.take_slot(one._replace(value="held"), lease=bytes(30), length_us=DAY) == (SlotReply.TAKEN, None)
     limits.back_off(rate, DAY)
     for task in ("shop.remind", "shop.ship"):
         assert limits.pause_task(task, by="ann")

@@ -151,9 +151,9 @@ class ShardApis:
         """Promote, let in the parked jobs that may begin by now, and return their number."""
         promoted, moved = self.promote(), 0
         for _ in range(20):
-            if not promoted.open_limits:
+            if not promoted.limits_to_let_in:
                 return moved
-            moved += self.promotion.let_in(promoted.open_limits, promoted.parked_in)
+            moved += self.promotion.let_in(promoted.limits_to_let_in, promoted.parked_in)
             promoted = self.promote()
         raise AssertionError("there are always limits to look at")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from django_delayq.clock import SECOND_US
-from django_delayq.conf.named_options import NamedOptions, is_number, read_named_options
+from django_delayq.conf.named_options import NamedOptions, is_whole_number, read_named_options
 from django_delayq.conf.validators import MAX_NAME, Validator
 
 _UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
@@ -54,7 +54,7 @@ def _read(label: str, options: Mapping[str, Any]) -> LimitRule:
     if burst is not None and rate is None:
         raise ValueError(f"{label} has a burst, which only a rate uses: add a rate, or leave burst out")
     for name, value, largest in (("burst", burst, MAX_BURST), ("max_running", most, _MOST_RUNNING)):
-        if value is not None and not is_number(value, largest):
+        if value is not None and not is_whole_number(value, largest):
             raise ValueError(f"{label}[{name!r}] must be a whole number, 1 to {largest:,}, got {value!r:.80}")
     interval_us = None if rate is None else _interval_us(f"{label}['rate']", rate)
     if burst is None:

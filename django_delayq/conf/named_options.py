@@ -34,7 +34,7 @@ def read_named_options(
     )
 
 
-def is_number(value: Any, most: int) -> bool:
+def is_whole_number(value: Any, most: int) -> bool:
     """Return whether a value is a whole number from 1 to `most`."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 

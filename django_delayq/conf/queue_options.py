@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from django_delayq.conf.named_options import NamedOptions, is_number, read_named_options
+from django_delayq.conf.named_options import NamedOptions, is_whole_number, read_named_options
 from django_delayq.conf.validators import MAX_NAME, Validator, check_name
 
 #: A tenant of the largest weight gets a hundred times the share of one of the smallest.
@@ -42,7 +42,7 @@ def _read(label: str, options: Mapping[str, Any]) -> QueueOptions:
     fair, most = options.get("fair", False), options.get("max_waiting")
     if not isinstance(fair, bool):
         raise ValueError(f"{label}['fair'] must be True or False, got {fair!r:.80}")
-    if most is not None and not is_number(most, _MOST_WAITING):
+    if most is not None and not is_whole_number(most, _MOST_WAITING):
         raise ValueError(
             f"{label}['max_waiting'] must be a whole number of jobs, 1 to {_MOST_WAITING:,}, or None for any number, "
             f"got {most!r:.80}"
@@ -54,7 +54,7 @@ def _read(label: str, options: Mapping[str, Any]) -> QueueOptions:
         raise ValueError(f"{label} has weights, which only a fair queue uses: add 'fair': True, or leave them out")
     for tenant, weight in weights.items():
         check_name(tenant, name=f"the tenant {tenant!r:.80} in {label}['weights']")
-        if not is_number(weight, MAX_WEIGHT):
+        if not is_whole_number(weight, MAX_WEIGHT):
             raise ValueError(
                 f"{label}['weights'][{tenant!r:.80}] must be a whole number, 1 to {MAX_WEIGHT}, got {weight!r:.80}"
             )

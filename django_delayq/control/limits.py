@@ -15,7 +15,7 @@ from django_delayq.job.ids import shard_of
 from django_delayq.job.job import LimitUse
 from django_delayq.logs import current_run
 from django_delayq.store.digests import routing_of
-from django_delayq.store.operations.limits import LimitOperations, Taken
+from django_delayq.store.operations.limits import LimitOperations, SlotReply
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.options.limits import check_limit, read_limit
 
@@ -72,7 +72,7 @@ class Limit:
     ) -> None:
         if self._lease is not None:
             lease, self._lease = self._lease, None
-            self._operations.give_back_limit(self._use, lease=lease)
+            self._operations.give_back_slot(self._use, lease=lease)
 
     async def __aenter__(self) -> None:
         polls = self._polls()
@@ -108,12 +108,12 @@ class Limit:
         """Take a slot and return None, or return the seconds until one may be free. Raises if it is too late."""
         holder = lease or bytes(14) + os.urandom(16)
         length_us = None if lease else _LONGEST_HOLD_US
-        taken, wait_us = self._operations.take_limit(self._use, lease=holder, cost=self._cost, length_us=length_us)
-        if taken is Taken.TAKEN:
+        taken, wait_us = self._operations.take_slot(self._use, lease=holder, cost=self._cost, length_us=length_us)
+        if taken is SlotReply.TAKEN:
             self._lease = holder
-        if taken is Taken.LOST:
+        if taken is SlotReply.LOST:
             raise Snooze(_SNOOZE, "the job has lost its lease")
-        if taken is not Taken.CLOSED:
+        if taken is not SlotReply.CLOSED:
             return None
         left, wait = until - monotonic(), _SNOOZE if wait_us is None else wait_us / SECOND_US
         if left > 0:

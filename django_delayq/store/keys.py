@@ -71,11 +71,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "limit -> each fair queue with parked jobs, and the tenant whose job was let in last; let_in removes it when "
         "no job is parked",
     ),
-    "open_limits": (
+    "next_let_in": (
         "zset",
         "limit that jobs wait for -> when (µs) the dispatcher looks at it; let_in removes it when no job waits for it",
     ),
-    "limit_holders": (
+    "outside_slots": (
         "zset",
         "limit and what stands for code outside a job that has a slot -> when (µs) it is given back at the latest",
     ),

@@ -43,7 +43,7 @@ class PromotionResult:
     #: removed.
     queues: list[str]
     #: Limits under which parked jobs may begin, at most 100 digests, and queues in which these wait.
-    open_limits: list[bytes]
+    limits_to_let_in: list[bytes]
     parked_in: list[str]
     #: Expired leases, at most 500. None at first after an outage, during which the leases of living workers expired
     #: too.
@@ -136,7 +136,7 @@ class Promotion:
             late_us=late_us,
             trimmed=trimmed,
             queues=self._valid_queues(names),
-            open_limits=limits,
+            limits_to_let_in=limits,
             parked_in=[decode_queue(name) for name in parked_in],
             expired_leases=expired_leases,
         )

@@ -137,7 +137,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             "stop",
             "notify",
         ),
-        *("let_in", "set_limits", "take_limit", "give_back_limit", "back_off"),
+        *("let_in", "set_limits", "take_slot", "give_back_slot", "back_off"),
         *("pause_task", "resume_task", "find_limits"),
     }
 

@@ -12,6 +12,7 @@ DEAD = "tests/integration/store/promotion/test_dead_limits.py"
 LIMITS = "tests/integration/store/limits/test_what_is_left.py"
 LIMITED, DAMAGE = "tests/integration/store/limits/test_running.py", "tests/integration/store/limits/test_damage.py"
 AUDIT, LET_IN, CHECK = "store/lua/audit_limits.lua", "store/lua/let_in.lua", "management/commands/delayq_check.py"
+LIMITS_LUA = "store/lua/_limits.lua"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -153,7 +154,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "jobs that wait for a limit wait on when the clock is set back",
         PROMOTE,
-        "  redis.call('ZADD', open_limits, now, id)\n",
+        "  redis.call('ZADD', next_let_in, now, id)\n",
     ): (LIMITS,),
     at(
         "a task backs off on when the clock is set back",
@@ -162,7 +163,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (LIMITS,),
     at(
         "code that asks for a slot waits on when the clock is set back",
-        "store/lua/take_limit.lua",
+        "store/lua/take_slot.lua",
         "correct_times(id, state)\n",
     ): (LIMITS,),
     at(
@@ -172,15 +173,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (LIMITED,),
     at(
         "a short entry of a limit stops the dispatcher",
-        PROMOTE,
-        "if #entry < 52 then",
-        "if false then",
+        LIMITS_LUA,
+        "  if #entry < 52 then return end\n",
     ): (DAMAGE,),
     at(
-        "a short entry of a limit makes another queue's job wait for ever",
-        LET_IN,
-        "    if #entry < 52 then\n      -- An entry that was edited manually; correct ones may follow it.",
-        "    if false then\n      -- An entry that was edited manually; correct ones may follow it.",
+        "a short entry of a limit makes another queue's job wait forever",
+        LIMITS_LUA,
+        "    else\n      redis.call('ZREM', limit_jobs, entry)\n    end\n  end\n  return found",
+        "    else\n      break\n    end\n  end\n  return found",
     ): (DAMAGE,),
     at(
         "nobody finds a parked job that waits for no limit",

@@ -118,14 +118,14 @@ def check_limits(picture: dict[str, Any], keys: Keys) -> None:
     parked = [entry for entry in entries if entry[:1] == PARKED]
     check_parked_jobs_have_their_entries(parked, picture, keys)
     check_let_in_jobs_are_ready([entry for entry in entries if entry[:1] == LET_IN], picture, keys)
-    unseen = {entry[1:13] for entry in parked} - picture.get(keys("open_limits"), {}).keys()
+    unseen = {entry[1:13] for entry in parked} - picture.get(keys("next_let_in"), {}).keys()
     assert not unseen, f"the dispatcher does not look at {unseen}"
 
 
 def check_slots_go_with_leases(entries: list[bytes], picture: dict[str, Any], keys: Keys) -> None:
     """Each slot is of a live lease, whose record names it, or of code outside a job that has it for some time."""
     records, leases = picture.get(keys("claim_limits"), {}), picture.get(keys("leases"), {})
-    expected = list(picture.get(keys("limit_holders"), {}))
+    expected = list(picture.get(keys("outside_slots"), {}))
     for lease in leases:
         held = records.get(lease[:12], b"")
         expected += [held[at : at + 12] + lease for at in range(0, len(held), 14)]

@@ -144,10 +144,10 @@ def add_limits(expected: dict[str, Any], model: Model, keys: Keys) -> None:
             entries += [b"\2" + limit + job.lease for limit, _ in job.held]
     entries += [b"\2" + limit + lease for limit, lease in limits.holders]
     expected[keys("limit_jobs")] = dict.fromkeys(entries, 0)
-    expected[keys("limit_holders")] = {limit + lease: ends for (limit, lease), ends in limits.holders.items()}
+    expected[keys("outside_slots")] = {limit + lease: ends for (limit, lease), ends in limits.holders.items()}
     expected[keys("limit_rules")] = {digest: rule.pack() for digest, rule in limits.rules.items()}
     expected[keys("limit_times")] = limits.times | {b"\1" + limit: until for limit, until in limits.back_offs.items()}
-    expected[keys("open_limits")] = limits.open
+    expected[keys("next_let_in")] = limits.open
     expected[keys("limit_turns")] = {
         limit: b"".join(sorted(queue_hash(queue) + tenant for queue, tenant in turns.items()))
         for limit, turns in limits.turns.items()

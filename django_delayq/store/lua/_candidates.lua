@@ -119,7 +119,7 @@ end
 
 -- A job enters `parked` because of a limit.
 local function park(parked, member, rank, id)
-  local record = extras_of_limited(member)
+  local record = read_extras(member)
   local cost = cost_of_limit(limits_of_extras(record), id)
   redis.call('ZADD', parked, rank, member)
   redis.call('HSET', waiting_for, string.sub(member, 1, 12), id)
@@ -127,9 +127,8 @@ local function park(parked, member, rank, id)
   if record then add_tenant_job(parked, member, rank) end
 end
 
--- The limit that keeps a job from beginning, and from when on it may begin under that limit; nothing if the job may begin
--- now. Then the states of its limits count it, and hold_limits() stores that.
-local function limit_in_the_way(now, place, member, rank, record)
+-- The limit that keeps a job from beginning, and from when on it may begin under that limit; nothing if it may begin now.
+local function closed_limit(now, place, member, rank, record)
   local limits, group = limits_of_extras(record), group_of_extras(record)
   for _, limit in ipairs(limits) do
     local state = limit_state(now, limit.id)
@@ -145,5 +144,4 @@ local function limit_in_the_way(now, place, member, rank, record)
       return limit.id, 0
     end
   end
-  for _, limit in ipairs(limits) do count_in_limit(limit_state(now, limit.id), limit.cost) end
 end

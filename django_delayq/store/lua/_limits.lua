@@ -11,7 +11,7 @@
 --   SLOT, id, lease (30): a job that runs.
 -- The tenant of a job whose queue is not fair is NO_GROUP. The slots of a limit are counted by their entries, and each entry
 -- names the lease that ends it, so that a slot whose lease has ended is found.
--- `open_limits` has each limit that has parked jobs, and when the dispatcher has to look at it: when the next job may
+-- `next_let_in` has each limit that has parked jobs, and when the dispatcher has to look at it: when the next job may
 -- begin, or else soon.
 local PARKED, LET_IN, SLOT, PAUSED_TASK, NO_GROUP = '\0', '\1', '\2', 'task', string.rep('\0', 8)
 -- Before the id of a limit in `limit_times`: until when nobody begins, because a task backed off.
@@ -21,16 +21,27 @@ local LOOK_AGAIN = 2000000
 -- id -> what this script knows of the limit
 local limit_states = {}
 
+-- The limits of a packed list: id and cost of each.
+local function unpack_limits(packed)
+  local limits = {}
+  for i = 1, #packed - 13, 14 do
+    limits[#limits + 1] = {id = string.sub(packed, i, i + 11), cost = struct.unpack('>I2', packed, i + 12)}
+  end
+  return limits
+end
+
+local function pack_limit(limit)
+  return limit.id .. struct.pack('>I2', limit.cost)
+end
+
 -- The limits of a job: id and cost of each; and whether the job is dropped, and not parked, if it may not begin.
 local function limits_of_extras(record)
   if not record or math.floor((string.byte(record) or 0) / 32) % 2 == 0 then return {}, false end
   local has_tenant = tenant_of_extras(record) ~= nil
   local at = #record - (has_tenant and 9 or 0)
-  local last, limits = string.byte(record, at) or 0, {}
-  for i = at - 14 * (last % 128), at - 14, 14 do
-    if i > 1 then limits[#limits + 1] = {id = string.sub(record, i, i + 11), cost = struct.unpack('>I2', record, i + 12)} end
-  end
-  return limits, last >= 128
+  local last = string.byte(record, at) or 0
+  local from = at - 14 * (last % 128)
+  return from > 1 and unpack_limits(string.sub(record, from, at - 1)) or {}, last >= 128
 end
 
 -- Jobs of one group are let in by their ranks: those of a queue, or in a fair queue those of a tenant.
@@ -39,7 +50,7 @@ local function group_of_extras(record)
   return weight and weight > 0 and digest or NO_GROUP
 end
 
-local function extras_of_limited(member)
+local function read_extras(member)
   return has(member, HAS_EXTRAS) and redis.call('HGET', job_extras, string.sub(member, 1, 12)) or nil
 end
 
@@ -88,6 +99,11 @@ local function count_in_limit(state, cost)
   state.time, state.slots = state.time + cost * state.interval, state.slots + 1
 end
 
+-- A job that begins is counted by the states of its limits; store_slots() stores that.
+local function count_in_limits(now, limits)
+  for _, limit in ipairs(limits) do count_in_limit(limit_state(now, limit.id), limit.cost) end
+end
+
 local function let_in_entry(id, place, group, member, cost)
   return LET_IN .. id .. queue_hash(place) .. group .. member .. struct.pack('>I2', cost)
 end
@@ -97,24 +113,52 @@ local function parked_entry(id, place, group, member, rank, cost)
   return PARKED .. id .. place_and_rank .. member .. struct.pack('>I2', cost) .. queue_of(place)
 end
 
--- The first job that waits for a limit, among those whose entries go on with `within`.
-local function first_parked(id, within)
-  local first = PARKED .. id .. within
-  return redis.call('ZRANGE', limit_jobs, '[' .. first, '(' .. first .. HIGHEST, 'BYLEX', 'LIMIT', 0, 1)[1]
+-- The fields of an entry of a parked job; nothing if it was edited manually.
+local function read_parked(entry)
+  if #entry < 52 then return end
+  local hash, group, _, member, cost = struct.unpack('>c6c8c8c14I2', entry, 14)
+  return {hash = hash, group = group, member = member, cost = cost, queue = string.sub(entry, 52)}
 end
 
--- A job may begin under the limit from this moment (0 = now, huge = unknown): the dispatcher lets parked jobs in then. Call
--- check_limits() before.
-local function open_limit(id, moment)
+-- The first entries that begin with `prefix`, and go on with `after` or more.
+local function entries_of(prefix, count, after)
+  local low, high = '[' .. prefix .. (after or ''), '(' .. prefix .. HIGHEST
+  return redis.call('ZRANGE', limit_jobs, low, high, 'BYLEX', 'LIMIT', 0, count)
+end
+
+-- The first entry of a job that waits for a limit, among those that go on with `within`.
+local function first_parked(id, within)
+  return entries_of(PARKED .. id .. within, 1)[1]
+end
+
+-- The first parked job of each queue that has some under this limit, at most so many queues.
+local function parked_queues(id, most)
+  local found, after = {}, ''
+  while #found < most do
+    local entry = entries_of(PARKED .. id, 1, after)[1]
+    if not entry then break end
+    local parked = read_parked(entry)
+    if parked then
+      found[#found + 1], after = parked, parked.hash .. HIGHEST
+    else
+      redis.call('ZREM', limit_jobs, entry)
+    end
+  end
+  return found
+end
+
+-- The dispatcher looks at the limit at this moment (0 = now, huge = at none), if jobs wait for it. Call check_limits()
+-- before the first write.
+local function schedule_let_in(id, moment)
   if moment == math.huge or not first_parked(id, '') then return end
   -- A clock that is read in whole microseconds never shows a part of one.
-  local is_earlier = redis.call('ZADD', open_limits, 'LT', 'CH', math.ceil(moment), id) == 1
+  local is_earlier = redis.call('ZADD', next_let_in, 'LT', 'CH', math.ceil(moment), id) == 1
   if is_earlier and moment < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
 end
 
 -- The type checks of what the functions here write (see _prelude.lua).
 local function check_limits()
-  check_zsets(limit_jobs, open_limits); check_hashes(waiting_for)
+  check_zsets(limit_jobs, next_let_in); check_hashes(waiting_for)
   promotion_at = redis.call('GET', next_promotion)
 end
 
@@ -127,7 +171,7 @@ end
 
 -- A job leaves `parked`, and its extras record is still there.
 local function unpark(parked, member, rank)
-  local job_id, record = string.sub(member, 1, 12), extras_of_limited(member)
+  local job_id, record = string.sub(member, 1, 12), read_extras(member)
   local id = redis.call('HGET', waiting_for, job_id)
   redis.call('ZREM', parked, member)
   redis.call('HDEL', waiting_for, job_id)
@@ -137,12 +181,12 @@ local function unpark(parked, member, rank)
   end
 end
 
--- A job leaves a ready place, and nobody claimed it: if it had been let in, another one may go in its stead.
-local function let_go(place, member)
-  local record = extras_of_limited(member)
+-- A job that was let in leaves its ready place unclaimed: another one may be let in.
+local function forget_let_in(place, member)
+  local record = read_extras(member)
   for _, limit in ipairs(limits_of_extras(record)) do
     local entry = let_in_entry(limit.id, place, group_of_extras(record), member, limit.cost)
-    if redis.call('ZREM', limit_jobs, entry) == 1 then open_limit(limit.id, 0) end
+    if redis.call('ZREM', limit_jobs, entry) == 1 then schedule_let_in(limit.id, 0) end
   end
 end
 
@@ -153,20 +197,20 @@ local function correct_times(id, state)
 end
 
 -- A lease takes a slot of a limit whose state counts it already.
-local function take_slot(lease, limit, state)
+local function store_slot(lease, limit, state)
   redis.call('ZADD', limit_jobs, 0, SLOT .. limit.id .. lease)
   if state.interval > 0 then redis.call('ZADD', limit_times, state.time, limit.id) end
-  open_limit(limit.id, opens_at(state, 1))
+  schedule_let_in(limit.id, opens_at(state, 1))
 end
 
--- A job that is claimed takes what count_in_limit() has counted: a slot of each limit, which `claim_limits` names.
-local function hold_limits(now, place, lease)
+-- A job that is claimed takes what count_in_limits() has counted: a slot of each limit, which `claim_limits` names.
+local function store_slots(now, place, lease)
   local member, held = string.sub(lease, 1, 14), {}
-  local record = extras_of_limited(member)
+  local record = read_extras(member)
   for i, limit in ipairs(limits_of_extras(record)) do
     redis.call('ZREM', limit_jobs, let_in_entry(limit.id, place, group_of_extras(record), member, limit.cost))
-    take_slot(lease, limit, limit_state(now, limit.id))
-    held[i] = limit.id .. struct.pack('>I2', limit.cost)
+    store_slot(lease, limit, limit_state(now, limit.id))
+    held[i] = pack_limit(limit)
   end
   redis.call('HSET', claim_limits, string.sub(lease, 1, 12), table.concat(held))
 end
@@ -176,16 +220,15 @@ local function free_slot(now, lease, id)
   local removed = redis.call('ZREM', limit_jobs, SLOT .. id .. lease)
   local state = limit_state(now, id)
   if known then state.slots = state.slots - removed end
-  open_limit(id, opens_at(state, 1))
+  schedule_let_in(id, opens_at(state, 1))
 end
 
 -- Slots whose lease has ended are freed, of the oldest jobs under a limit that is closed. No script leaves such a slot, but
 -- those of a release that knows no limits: during a deploy its dispatcher may end the lease.
 local function free_ended_slots(id, state)
-  local MOST, first = 100, SLOT .. id
-  for _, entry in ipairs(redis.call('ZRANGE', limit_jobs, '[' .. first, '(' .. first .. HIGHEST, 'BYLEX', 'LIMIT', 0, MOST)) do
+  for _, entry in ipairs(entries_of(SLOT .. id, 100)) do
     local lease = string.sub(entry, 14)
-    if not redis.call('ZSCORE', leases, lease) and not redis.call('ZSCORE', limit_holders, id .. lease) then
+    if not redis.call('ZSCORE', leases, lease) and not redis.call('ZSCORE', outside_slots, id .. lease) then
       redis.call('ZREM', limit_jobs, entry)
       state.slots = state.slots - 1
     end
@@ -194,16 +237,15 @@ end
 
 -- A lease has ended: its slots are free. `held` = what `claim_limits` has. A job that was claimed at this moment and did not
 -- begin gets back what it cost, but only what has not passed since: of the rest, others may have made use.
-local function free_limits(now, lease, held, unbegun_since)
+local function free_slots(now, lease, held, unbegun_since)
   redis.call('HDEL', claim_limits, string.sub(lease, 1, 12))
-  for i = 1, #held - 13, 14 do
-    local id, cost = string.sub(held, i, i + 11), struct.unpack('>I2', held, i + 12)
-    local state = limit_state(now, id)
+  for _, limit in ipairs(unpack_limits(held)) do
+    local state = limit_state(now, limit.id)
     if unbegun_since and state.interval > 0 then
-      local unused = math.max(0, cost * state.interval - math.max(0, now - unbegun_since))
+      local unused = math.max(0, limit.cost * state.interval - math.max(0, now - unbegun_since))
       state.time = math.max(now, state.time - unused)
-      redis.call('ZADD', limit_times, state.time, id)
+      redis.call('ZADD', limit_times, state.time, limit.id)
     end
-    free_slot(now, lease, id)
+    free_slot(now, lease, limit.id)
   end
 end

@@ -48,7 +48,7 @@ end
 
 -- Take a job out of a waiting place; its score there is the one that waiting_place() returns.
 local function leave(place, member, score)
-  if is_parked(place) then unpark(place, member, score) elseif has(member, LIMITED) then let_go(place, member) end
+  if is_parked(place) then unpark(place, member, score) elseif has(member, LIMITED) then forget_let_in(place, member) end
   leave_ready(place, member, score)
   if is_scheduled(place) then index_due(place) end
 end

@@ -1,7 +1,7 @@
 -- Audit_places: entries of one place are compared with the jobs that they name, and repaired if no script could have
 --   left them as they are.
 -- KEYS: place, leases, claim_records, jobs, dead_letters, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, unconfirmed, job_extras, tenant_jobs, turns, tenants, limit_jobs, open_limits,
+--   next_promotion, notify_dispatcher, unconfirmed, job_extras, tenant_jobs, turns, tenants, limit_jobs, next_let_in,
 --   waiting_for; `place` is any scheduled, ready, recovered or parked set, `leases` or `dead_letters`; then scheduled, ready, notify, recovered and parked of each
 --   queue that the bodies of the entries name.
 -- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): the entry, the head of its body as

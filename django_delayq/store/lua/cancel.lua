@@ -1,6 +1,6 @@
 -- Cancel: waiting jobs are removed with all their records, so they never start. Safe to repeat with the same token.
 -- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due, tenant_jobs,
---   turns, tenants, throttles, throttle_ends, limit_jobs, open_limits, waiting_for, next_promotion, notify_dispatcher;
+--   turns, tenants, throttles, throttle_ends, limit_jobs, next_let_in, waiting_for, next_promotion, notify_dispatcher;
 --   then scheduled, ready, recovered and parked of each queue that the caller read in the jobs' bodies, then results of
 --   each job that keeps its result.
 -- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is

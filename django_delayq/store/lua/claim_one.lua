@@ -4,7 +4,7 @@
 --   for it. Not safe to repeat.
 -- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, job_extras, unique_keys, queues, next_due,
 --   workers, worker_names, unconfirmed, tenant_jobs, turns, tenants, parked, limit_rules, limit_jobs, limit_times,
---   open_limits, waiting_for, claim_limits, paused_tasks, next_promotion, notify_dispatcher; scheduled, ready, recovered
+--   next_let_in, waiting_for, claim_limits, paused_tasks, next_promotion, notify_dispatcher; scheduled, ready, recovered
 --   and parked are those of the queue that the caller read in the job's body.
 -- ARGV: now, worker (8 bytes), exchange number, member, lease (µs), head start (ms), worker's name.
 -- Returns: CLAIMED, now (µs), rank, body, attempts record (false = none); or LATE (it is running), GONE (no such job
@@ -30,10 +30,8 @@ redis.call('SADD', unconfirmed, member .. token)
 local record = token .. struct.pack('>I8I8B', now, rank, is_ahead and 2 or 0)
 redis.call('HSET', claim_records, id, record .. (is_ahead and struct.pack('>I8', due) or ''))
 if has(member, LIMITED) then
-  for _, limit in ipairs(limits_of_extras(extras_of_limited(member))) do
-    count_in_limit(limit_state(now, limit.id), limit.cost)
-  end
-  hold_limits(now, ready, member .. token)
+  count_in_limits(now, (limits_of_extras(read_extras(member))))
+  store_slots(now, ready, member .. token)
 end
 redis.call('ZADD', workers, now, worker)
 redis.call('HSET', worker_names, worker, worker_name)

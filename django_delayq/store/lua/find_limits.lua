@@ -1,5 +1,5 @@
 -- Find_limits: what limits are used for at the moment. Reads only.
--- KEYS: limit_rules, limit_jobs, limit_times, open_limits, paused_tasks.
+-- KEYS: limit_rules, limit_jobs, limit_times, next_let_in, paused_tasks.
 -- ARGV: now, then per limit: its id (12 bytes), or the digest of its name (4 bytes) for all of its values together.
 -- Returns: now (µs), then per limit: jobs that run, jobs that are parked, µs from when on a job of cost 1 may begin
 --   ('' = when a slot is given back, or unknown because values differ), until when a task backs off (µs; 0 = none does).

@@ -1,6 +1,6 @@
 -- Move: waiting jobs change their queue and keep their due time or rank.
 -- KEYS: to_scheduled, to_ready, to_recovered, to_notify, claim_records, jobs, job_extras, queues, queues_version,
---   next_due, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants, limit_jobs, open_limits,
+--   next_due, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants, limit_jobs, next_let_in,
 --   waiting_for; then scheduled, ready, recovered and parked of each queue that the caller read in the jobs' bodies. The
 --   keys named to_… are those of the new queue.
 -- ARGV: now; then per job (1 to 250): number of its queue, member, the body that the caller read, the body to write,

@@ -3,7 +3,7 @@
 --   promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
 --   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends,
---   job_extras, tenant_jobs, turns, tenants, throttles, throttle_ends, limit_times, limit_jobs, open_limits, limit_holders;
+--   job_extras, tenant_jobs, turns, tenants, throttles, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots;
 --   then
 --   scheduled, ready, notify, recovered and parked of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
@@ -35,7 +35,7 @@ end
 -- Type checks (see the prelude).
 check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused, job_extras, throttles)
 check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends, throttle_ends); check_tenants()
-check_zsets(limit_times, limit_jobs, open_limits, limit_holders)
+check_zsets(limit_times, limit_jobs, next_let_in, outside_slots)
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
@@ -137,19 +137,19 @@ local passed = redis.call('ZRANGE', limit_times, '-inf', now, 'BYSCORE', 'LIMIT'
 if #passed > 0 then redis.call('ZREM', limit_times, unpack(passed)) end
 
 -- Code outside a job took a slot, and has not given it back in time: it was killed.
-local ended = redis.call('ZRANGE', limit_holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+local ended = redis.call('ZRANGE', outside_slots, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
 for _, holder in ipairs(ended) do
-  redis.call('ZREM', limit_holders, holder)
+  redis.call('ZREM', outside_slots, holder)
   redis.call('ZREM', limit_jobs, SLOT .. holder)
-  if first_parked(string.sub(holder, 1, 12), '') then redis.call('ZADD', open_limits, 0, string.sub(holder, 1, 12)) end
+  if first_parked(string.sub(holder, 1, 12), '') then redis.call('ZADD', next_let_in, 0, string.sub(holder, 1, 12)) end
 end
 
 -- No look at a limit is farther ahead than this, unless the clock was set back.
 local farthest = now + math.max(sweep, LOOK_AGAIN)
-for _, id in ipairs(redis.call('ZRANGE', open_limits, farthest + 1, '+inf', 'BYSCORE', 'LIMIT', 0, LIMITS)) do
-  redis.call('ZADD', open_limits, now, id)
+for _, id in ipairs(redis.call('ZRANGE', next_let_in, farthest + 1, '+inf', 'BYSCORE', 'LIMIT', 0, LIMITS)) do
+  redis.call('ZADD', next_let_in, now, id)
 end
-local open = redis.call('ZRANGE', open_limits, '-inf', now, 'BYSCORE', 'LIMIT', 0, LIMITS)
+local open = redis.call('ZRANGE', next_let_in, '-inf', now, 'BYSCORE', 'LIMIT', 0, LIMITS)
 local expired = redis.call('ZRANGE', leases, '-inf', expired_by, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = (trims_left or #over == WINDOWS or #open > 0) and now or now + sweep
 local removed = false
@@ -173,7 +173,7 @@ if removed then change_version(now) end
 local first = redis.call('ZRANGE', next_due, 0, 0, 'WITHSCORES')
 if first[2] then wake = math.min(wake, tonumber(first[2])) end
 if pause_end[2] then wake = math.min(wake, tonumber(pause_end[2])) end
-for _, key in ipairs({open_limits, limit_holders}) do
+for _, key in ipairs({next_let_in, outside_slots}) do
   local next_open = lowest(key, 0)
   if next_open[2] then wake = math.min(wake, tonumber(next_open[2])) end
 end
@@ -200,19 +200,8 @@ if longest[2] and tonumber(longest[2]) <= now - unused - MINUTE then
 end
 local parked_in, is_named = {}, {}
 for _, id in ipairs(open) do
-  local from = ''
-  while #parked_in < NAMED do
-    local low, high = PARKED .. id .. from, PARKED .. id .. HIGHEST
-    local entry = redis.call('ZRANGE', limit_jobs, '[' .. low, '(' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
-    if not entry then break end
-    local name = string.sub(entry, 52)
-    if #entry < 52 then
-      -- It was edited manually.
-      redis.call('ZREM', limit_jobs, entry)
-    else
-      if not is_named[name] then parked_in[#parked_in + 1], is_named[name] = name, true end
-      from = string.sub(entry, 14, 19) .. HIGHEST
-    end
+  for _, parked in ipairs(parked_queues(id, NAMED - #parked_in)) do
+    if not is_named[parked.queue] then parked_in[#parked_in + 1], is_named[parked.queue] = parked.queue, true end
   end
 end
 return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, open, parked_in, unpack(expired)}

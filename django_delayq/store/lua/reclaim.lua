@@ -2,7 +2,7 @@
 --   expired.
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed, tenant_jobs, turns,
---   tenants, limit_rules, limit_jobs, limit_times, open_limits, waiting_for, claim_limits, paused_tasks; then results of
+--   tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks; then results of
 --   each stopped job that keeps its result, then scheduled, ready, notify, recovered and parked of each queue of the
 --   batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
@@ -59,7 +59,7 @@ for at = 4, #ARGV, 4 do
     local id = string.sub(lease, 1, 12)
     redis.call('HDEL', claim_records, id)
     local held = redis.call('HGET', claim_limits, id)
-    if held then free_limits(now, lease, held, queue > 0 and is_spared(record) and claimed_at(claim)) end
+    if held then free_slots(now, lease, held, queue > 0 and is_spared(record) and claimed_at(claim)) end
     if stops then
       if result then keep_result(result, id, record, delay) end
       delete_extras(member)

@@ -3,7 +3,7 @@
 --   and its turn if both are ready; its attempts count from 1 again. If the holder runs, nothing happens to it. Either all
 --   of this is done, or nothing. A repeated call stores no second job, but replaces again.
 -- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, open_limits, waiting_for;
+--   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for;
 --   then scheduled, ready, notify, recovered and parked of each queue of the new jobs and of the holders.
 -- ARGV: now, head start (ms), then per job: number of its queue, member, due time ('' = at once, '+n' = n µs from now, n =
 --   µs since the epoch), body (signed for the id of the holder if there is one), extras record, the holder's member that

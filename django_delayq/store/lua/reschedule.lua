@@ -1,7 +1,7 @@
 -- Reschedule: waiting jobs get another due time; if that has come, they become ready. A job with a later time gets the
 --   head start of delayed jobs: its member changes, and its body and the holder of its key follow.
 -- KEYS: claim_records, jobs, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion,
---   notify_dispatcher, tenant_jobs, turns, tenants, limit_jobs, open_limits, waiting_for; then scheduled, ready, notify,
+--   notify_dispatcher, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for; then scheduled, ready, notify,
 --   recovered and parked of each queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, member, due time ('+n' = n µs from now, n =
 --   µs since the epoch), the body that the caller read, the member and body that replace it if it has a later time

@@ -2,7 +2,7 @@
 --   while its lease stands. Safe to repeat: a repeated number gets the recorded answer.
 -- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
---   unconfirmed, tenant_jobs, turns, tenants, limit_rules, limit_jobs, limit_times, open_limits, waiting_for,
+--   unconfirmed, tenant_jobs, turns, tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for,
 --   claim_limits, paused_tasks; then ready, notify, recovered and parked of each served queue, then results of each job
 --   whose result is kept, then scheduled, ready, notify and parked of each queue that a retry or release names.
 -- ARGV: now, worker (8 bytes), exchange number, most claims, lease (µs), 1 = strict queue order, number of served
@@ -176,7 +176,7 @@ local function settle()
   for i, lease in ipairs(alive) do ended[i] = string.sub(lease, 1, 12) end
   for i, held in ipairs(any_limits and #ended > 0 and redis.call('HMGET', claim_limits, unpack(ended)) or {}) do
     local retry = retries[alive[i]]
-    if held then free_limits(now, alive[i], held, retry and retry.paused_task and retry.claimed) end
+    if held then free_slots(now, alive[i], held, retry and retry.paused_task and retry.claimed) end
   end
   for i, lease in ipairs(alive) do
     local member, id = string.sub(lease, 1, 14), ended[i]
@@ -190,7 +190,7 @@ local function settle()
       local paused_task = retry.rank and retry.paused_task or ''
       if paused_task ~= '' and opens_at(limit_state(now, paused_task), 1) > now then
         park(KEYS[base + 4], member, retry.rank, paused_task)
-        open_limit(paused_task, now + LOOK_AGAIN)
+        schedule_let_in(paused_task, now + LOOK_AGAIN)
       elseif retry.rank then
         put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
       else
@@ -229,11 +229,12 @@ local function choose()
   local claims, records = {}, {}
   -- Most jobs set aside in one exchange, and most of those that are parked.
   local MOST_ASIDE, MOST_PARKED = 512, 64
-  -- Whether a job with limits may be claimed: it may begin, and its limits count it, or it is to be dropped.
+  -- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped.
   local function passes_limits(entry)
     local record = redis.call('HGET', job_extras, string.sub(entry.member, 1, 12))
-    local _, drops = limits_of_extras(record)
-    entry.waits_for, entry.opens = limit_in_the_way(now, entry.place, entry.member, entry.rank, record)
+    local limits, drops = limits_of_extras(record)
+    entry.waits_for, entry.opens = closed_limit(now, entry.place, entry.member, entry.rank, record)
+    if not entry.waits_for then count_in_limits(now, limits) end
     return drops or not entry.waits_for
   end
   local found, left, aside, moved, ahead, parked_left = {}, {}, {}, 0, want, MOST_PARKED
@@ -274,7 +275,7 @@ local function choose()
       if entry.waits_for then
         leave(entry.place, entry.member, entry.rank)
         park(place, entry.member, entry.rank, entry.waits_for)
-        open_limit(entry.waits_for, math.min(entry.opens, now + LOOK_AGAIN))
+        schedule_let_in(entry.waits_for, math.min(entry.opens, now + LOOK_AGAIN))
         if entry == recovered_job then recovered_job = next_recovered(now, request) end
       else
         leave_ready(entry.place, entry.member, entry.rank)
@@ -321,7 +322,7 @@ local function take()
     redis.call('HSET', claim_records, unpack(claim_entries))
     if #with_turn > 0 then charge(with_turn, is_sure) end
     for i, claim in ipairs(claims) do
-      if has(claim.member, LIMITED) and not claim.waits_for then hold_limits(now, claim.place, lease_entries[2 * i]) end
+      if has(claim.member, LIMITED) and not claim.waits_for then store_slots(now, claim.place, lease_entries[2 * i]) end
     end
     for _, claim in ipairs(keyed) do
       if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end

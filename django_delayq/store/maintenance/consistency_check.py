@@ -26,8 +26,8 @@ _COUNTS = 3
 _RECORD_NOUNS = ("jobs", "claim_records", "attempts", "unique_keys", "job_extras", "dead_bodies")
 _TENANT_NOUNS = ("tenants", "turns", "tenant_jobs")
 _LIMIT_NOUNS = (
-    *("waiting_for", "claim_limits", "limit_jobs", "limit_holders", "limit_turns"),
-    *("open_limits", "limit_times", "limit_rules", "paused_tasks"),
+    *("waiting_for", "claim_limits", "limit_jobs", "outside_slots", "limit_turns"),
+    *("next_let_in", "limit_times", "limit_rules", "paused_tasks"),
 )
 #: Where the id of the job is in an entry of `limit_jobs`, by its first byte: a parked job, one let in, one that runs.
 _IDS_IN_LIMIT_JOBS = {b"\0": 35, b"\1": 27, b"\2": 13}

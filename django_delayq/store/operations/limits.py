@@ -12,11 +12,11 @@ from django_delayq.store.operations.worker_control import short_name
 from django_delayq.store.shard import Shard
 
 _SET_LIMITS = Script("set_limits")
-_TAKE_LIMIT, _GIVE_BACK_LIMIT, _BACK_OFF = Script("take_limit"), Script("give_back_limit"), Script("back_off")
+_TAKE_SLOT, _GIVE_BACK_SLOT, _BACK_OFF = Script("take_slot"), Script("give_back_slot"), Script("back_off")
 _PAUSE_TASK, _RESUME_TASK = Script("pause_task"), Script("resume_task")
 
 
-class Taken(StrEnum):
+class SlotReply(StrEnum):
     """What became of a request for a slot."""
 
     TAKEN = "TAKEN"
@@ -43,19 +43,19 @@ class LimitOperations:
         if rules := self._shard.config.tasks.limits:
             self.set_limits(rules.items())
 
-    def take_limit(
+    def take_slot(
         self, limit: LimitUse, *, lease: bytes, cost: int = 1, length_us: int | None = None
-    ) -> tuple[Taken, int | None]:
+    ) -> tuple[SlotReply, int | None]:
         """Take a slot of a limit for a running job, until it ends; for `length_us` if the lease is no job's.
 
         Returns what became of it; if the limit is closed, also the µs until it may be open; None: a job has to end.
         """
-        word, *wait = self._shard.run(_TAKE_LIMIT, [lease, limit_digest(*limit), cost, length_us or ""])
-        return Taken(word.decode()), wait[0] if wait and wait[0] >= 0 else None
+        word, *wait = self._shard.run(_TAKE_SLOT, [lease, limit_digest(*limit), cost, length_us or ""])
+        return SlotReply(word.decode()), wait[0] if wait and wait[0] >= 0 else None
 
-    def give_back_limit(self, limit: LimitUse, *, lease: bytes) -> bool:
-        """Give back a slot that `take_limit()` took. Returns False if the lease has none."""
-        return bool(self._shard.run(_GIVE_BACK_LIMIT, [lease, limit_digest(*limit)]))
+    def give_back_slot(self, limit: LimitUse, *, lease: bytes) -> bool:
+        """Give back a slot that `take_slot()` took. Returns False if the lease has none."""
+        return bool(self._shard.run(_GIVE_BACK_SLOT, [lease, limit_digest(*limit)]))
 
     def back_off(self, limit: LimitUse, length_us: int) -> None:
         """Keep all jobs under a limit from beginning for some time, at most a day. The longest of several counts."""

@@ -18,7 +18,7 @@ from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations.batch import BatchJob
-from django_delayq.store.operations.limits import Taken
+from django_delayq.store.operations.limits import SlotReply
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
@@ -204,9 +204,9 @@ def use_limit(role: ShardApis, every: ShardApis) -> Any:
     every.operations.limits.set_limits([(LIMIT.name, RULE)])
     _, [claim] = claimed(every)
     limits, used = role.operations.limits, LimitUse(LIMIT.name, every.add().hex())
-    assert limits.take_limit(used, lease=claim.lease) == (Taken.TAKEN, None)
+    assert limits.take_slot(used, lease=claim.lease) == (SlotReply.TAKEN, None)
     limits.back_off(used, SECOND)
-    return limits.give_back_limit(used, lease=claim.lease)
+    return limits.give_back_slot(used, lease=claim.lease)
 
 
 def let_in(role: ShardApis, every: ShardApis) -> Any:
@@ -218,7 +218,7 @@ def let_in(role: ShardApis, every: ShardApis) -> Any:
     [claim] = worker.take(2, queue).claims
     worker.settle(claim, Action.ACKNOWLEDGE)
     promoted = every.promote()
-    return role.promotion.let_in(promoted.open_limits, promoted.parked_in)
+    return role.promotion.let_in(promoted.limits_to_let_in, promoted.parked_in)
 
 
 def pause_task(role: ShardApis, every: ShardApis) -> Any:

@@ -88,10 +88,10 @@ class DrivenDispatcher(Promotion):
         moved, trimmed, expired = model.promote(self.dispatcher_id, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.expired_leases) == expired
-        open_limits, parked_in = model.open_limits()
-        assert (set(promoted.open_limits), set(promoted.parked_in)) == (open_limits, parked_in)
+        to_let_in, parked_in = model.limits_to_let_in()
+        assert (set(promoted.limits_to_let_in), set(promoted.parked_in)) == (to_let_in, parked_in)
         assert set(promoted.queues) == model.queues_to_name(model.now + promoted.sleep_us)
-        more = any(model.due(queue) for queue in QUEUES) or bool(model.pauses_ending(model.now) or open_limits)
+        more = any(model.due(queue) for queue in QUEUES) or bool(model.pauses_ending(model.now) or to_let_in)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
         model.next_promotion = model.now + promoted.sleep_us

@@ -76,7 +76,7 @@ class Limited(Scenarios):
         self.pause_task(paused)
 
     @rule(pick=picks, use=all_limits, cost=st.sampled_from([1, 2]), outside=st.booleans())
-    def take_limit(self, pick: int, use: LimitUse, cost: int, outside: bool) -> None:
+    def take_slot(self, pick: int, use: LimitUse, cost: int, outside: bool) -> None:
         """Of a job that runs, or ran before; or of code outside jobs."""
         held = self.worker(pick).held
         running = [claim.lease for claim in held if not claim.is_dropped]
@@ -85,7 +85,7 @@ class Limited(Scenarios):
             self.take(use, lease, cost=cost, length_us=5 * SECOND if outside else None)
 
     @rule(pick=picks, use=all_limits, outside=st.booleans())
-    def give_back_limit(self, pick: int, use: LimitUse, outside: bool) -> None:
+    def give_back_slot(self, pick: int, use: LimitUse, outside: bool) -> None:
         leases = [claim.lease for claim in self.worker(pick).held]
         if outside or leases:
             self.give_back(use, (pick % 3).to_bytes(30) if outside else leases[pick % len(leases)])
@@ -212,17 +212,17 @@ class Limited(Scenarios):
             assert operations.resume_task(TASK) == model.resume_task()
 
     def take(self, use: LimitUse, lease: bytes, **options: Any) -> None:
-        word, wait_us = self.world.operations.limits.take_limit(use, lease=lease, **options)
-        assert (word.value, wait_us) == self.world.model.take_limit(limit_digest(*use), lease, **options)
+        word, wait_us = self.world.operations.limits.take_slot(use, lease=lease, **options)
+        assert (word.value, wait_us) == self.world.model.take_slot(limit_digest(*use), lease, **options)
 
     def give_back(self, use: LimitUse, lease: bytes) -> None:
-        found = self.world.operations.limits.give_back_limit(use, lease=lease)
-        assert found == self.world.model.give_back_limit(limit_digest(*use), lease)
+        found = self.world.operations.limits.give_back_slot(use, lease=lease)
+        assert found == self.world.model.give_back_slot(limit_digest(*use), lease)
 
     def sweep_limits(self) -> None:
         """Let the dispatcher look at all limits at which it has to look by now."""
         for _ in range(50):
-            if not self.world.model.open_limits()[0]:
+            if not self.world.model.limits_to_let_in()[0]:
                 return
             self.look()
         raise AssertionError("there are always limits to look at")
@@ -247,5 +247,5 @@ class Limited(Scenarios):
             self.world.advance_to(model.now + 60 * SECOND)
             self.look()
         self.check()
-        for noun in ("limit_jobs", "limit_times", "limit_turns", "open_limits", "waiting_for", "claim_limits"):
+        for noun in ("limit_jobs", "limit_times", "limit_turns", "next_let_in", "waiting_for", "claim_limits"):
             assert not self.world.client.exists(keys(noun)), f"{noun} remains"

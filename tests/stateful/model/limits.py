@@ -94,7 +94,7 @@ class Limited(ModelState):
         self._open(PAUSED_ID, 0)
         return was_paused
 
-    def take_limit(self, limit: bytes, lease: bytes, cost: int, length_us: int | None) -> tuple[str, int | None]:
+    def take_slot(self, limit: bytes, lease: bytes, cost: int, length_us: int | None) -> tuple[str, int | None]:
         """Take a slot for a running job, or for other code during some time."""
         job = self.leased(lease)
         if length_us is None and job is None:
@@ -116,7 +116,7 @@ class Limited(ModelState):
         self.limits.charged.clear()
         return "TAKEN", None
 
-    def give_back_limit(self, limit: bytes, lease: bytes) -> bool:
+    def give_back_slot(self, limit: bytes, lease: bytes) -> bool:
         """Give a slot back."""
         job = self.leased(lease)
         if (limit, lease) in self.limits.holders:
@@ -146,7 +146,7 @@ class Limited(ModelState):
                 self.limits.open[limit] = ceil(min(opens, self.now + again_us))
         return moved
 
-    def open_limits(self) -> tuple[set[bytes], set[str]]:
+    def limits_to_let_in(self) -> tuple[set[bytes], set[str]]:
         """Return the limits that the dispatcher has to look at, and the queues whose jobs wait for them."""
         limits = {limit for limit, moment in self.limits.open.items() if moment <= self.now}
         return limits, {job.queue for job in self.at(Place.PARKED) if job.waiting_for in limits}

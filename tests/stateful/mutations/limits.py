@@ -3,7 +3,7 @@
 from tests.stateful.mutations.mutation import EXCHANGE, PLACES, PROMOTE, RECLAIM, Mutation
 
 LIMITS_LUA, LET_IN, CANDIDATES = "store/lua/_limits.lua", "store/lua/let_in.lua", "store/lua/_candidates.lua"
-CLAIM_ONE, TAKE, GIVE_BACK = "store/lua/claim_one.lua", "store/lua/take_limit.lua", "store/lua/give_back_limit.lua"
+CLAIM_ONE, TAKE, GIVE_BACK = "store/lua/claim_one.lua", "store/lua/take_slot.lua", "store/lua/give_back_slot.lua"
 
 at = Mutation.at
 
@@ -12,19 +12,19 @@ _ENDS = [
     at(
         "a job that was let in, and leaves, is counted on",
         PLACES,
-        " elseif has(member, LIMITED) then let_go(place, member) end",
+        " elseif has(member, LIMITED) then forget_let_in(place, member) end",
         " end",
     ),
     at(
         "a job that was let in leaves, and no other one is let in",
         LIMITS_LUA,
-        "if redis.call('ZREM', limit_jobs, entry) == 1 then open_limit(limit.id, 0) end",
+        "if redis.call('ZREM', limit_jobs, entry) == 1 then schedule_let_in(limit.id, 0) end",
         "redis.call('ZREM', limit_jobs, entry)",
     ),
     at("a parked job leaves its entries behind", PLACES, "if is_parked(place) then unpark(place, member, score) else"),
     at("a job that was parked still waits for a limit", LIMITS_LUA, "  redis.call('HDEL', waiting_for, job_id)\n"),
-    at("a settled job keeps its slots", EXCHANGE, "    if held then free_limits(", "    if false then free_limits("),
-    at("a reclaimed job keeps its slots", RECLAIM, "    if held then free_limits(", "    if false then free_limits("),
+    at("a settled job keeps its slots", EXCHANGE, "    if held then free_slots(", "    if false then free_slots("),
+    at("a reclaimed job keeps its slots", RECLAIM, "    if held then free_slots(", "    if false then free_slots("),
     at(
         "an ended claim leaves the list of its limits",
         LIMITS_LUA,
@@ -33,7 +33,7 @@ _ENDS = [
     at(
         "a freed slot is not told",
         LIMITS_LUA,
-        "  if known then state.slots = state.slots - removed end\n  open_limit(id, opens_at(state, 1))\n",
+        "  if known then state.slots = state.slots - removed end\n  schedule_let_in(id, opens_at(state, 1))\n",
         "  if known then state.slots = state.slots - removed end\n",
     ),
     at(
@@ -51,8 +51,8 @@ _ENDS = [
     at(
         "a job gives back what has passed",
         LIMITS_LUA,
-        "math.max(0, cost * state.interval - math.max(0, now - unbegun_since))",
-        "cost * state.interval",
+        "math.max(0, limit.cost * state.interval - math.max(0, now - unbegun_since))",
+        "limit.cost * state.interval",
     ),
     at(
         "a spared claim does not give back what it cost",
@@ -78,7 +78,7 @@ _ENDS = [
         GIVE_BACK,
         "if #held > 0 then redis.call('HSET', claim_limits, job_id, kept) end\n",
     ),
-    at("code outside a job gives a slot back twice", GIVE_BACK, "redis.call('ZREM', limit_holders, id .. lease)\n"),
+    at("code outside a job gives a slot back twice", GIVE_BACK, "redis.call('ZREM', outside_slots, id .. lease)\n"),
 ]
 
 #: Who may begin, and what that costs.
@@ -105,7 +105,7 @@ _CLAIMS = [
     at(
         "a claim does not tell when the next job may begin",
         LIMITS_LUA,
-        "limit_times, state.time, limit.id) end\n  open_limit(limit.id, opens_at(state, 1))\n",
+        "limit_times, state.time, limit.id) end\n  schedule_let_in(limit.id, opens_at(state, 1))\n",
         "limit_times, state.time, limit.id) end\n",
     ),
     at(
@@ -122,8 +122,8 @@ _CLAIMS = [
                 "    if moment > now then return limit.id, moment end\n    count_in_limit(state, limit.cost)\n",
             ),
             (
-                CANDIDATES,
-                "  for _, limit in ipairs(limits) do count_in_limit(limit_state(now, limit.id), limit.cost) end\n",
+                EXCHANGE,
+                "    if not entry.waits_for then count_in_limits(now, limits) end\n",
                 "",
             ),
         ),
@@ -176,11 +176,11 @@ _CLAIMS = [
         EXCHANGE,
         "        if entry == recovered_job then recovered_job = next_recovered(now, request) end\n",
     ),
-    at("a job that a person claims takes no slot", CLAIM_ONE, "  hold_limits(now, ready, member .. token)\n"),
+    at("a job that a person claims takes no slot", CLAIM_ONE, "  store_slots(now, ready, member .. token)\n"),
     at(
         "a job that a person claims costs nothing",
         CLAIM_ONE,
-        "    count_in_limit(limit_state(now, limit.id), limit.cost)\n",
+        "  count_in_limits(now, (limits_of_extras(read_extras(member))))\n",
     ),
     at(
         "a job takes a slot twice",
@@ -196,7 +196,7 @@ _CLAIMS = [
     at(
         "a slot that a running job takes outlives it",
         TAKE,
-        "  redis.call('HSET', claim_limits, job_id, held .. id .. struct.pack('>I2', cost))\n",
+        "  redis.call('HSET', claim_limits, job_id, held .. pack_limit(limit))\n",
     ),
     at(
         "a job whose lease has ended takes a slot",
@@ -222,7 +222,7 @@ _PARKED = [
     at(
         "the dispatcher does not know that a job was parked",
         EXCHANGE,
-        "        open_limit(entry.waits_for, math.min(entry.opens, now + LOOK_AGAIN))\n",
+        "        schedule_let_in(entry.waits_for, math.min(entry.opens, now + LOOK_AGAIN))\n",
     ),
     at(
         "the dispatcher looks at a limit when it opens, and no sooner",
@@ -233,7 +233,7 @@ _PARKED = [
     at(
         "the dispatcher does not know that a job of a paused task was parked",
         EXCHANGE,
-        "        open_limit(paused_task, now + LOOK_AGAIN)\n",
+        "        schedule_let_in(paused_task, now + LOOK_AGAIN)\n",
     ),
     at("the dispatcher is told a part of a microsecond", LIMITS_LUA, "math.ceil(moment)", "moment"),
     at("a parked job costs less than a claimed one", CANDIDATES, "cost_of_limit(limits_of_extras(record), id)", "1"),
@@ -257,19 +257,19 @@ _PARKED = [
     at(
         "jobs of a paused tenant that were let in hold up others",
         LET_IN,
-        "      if group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then\n        number",
-        "      if true then\n        number",
+        "      if is_served(hash, group) then number",
+        "      if true then number",
     ),
     at(
         "jobs of a paused tenant are let in",
         LET_IN,
-        "elseif group == NO_GROUP or redis.call('HEXISTS', tenants, hash .. group) == 0 then\n        return",
-        "elseif true then\n        return",
+        "elseif is_served(hash, parked.group) then",
+        "elseif true then",
     ),
     at(
         "the first tenant has all turns of a limit",
         LET_IN,
-        "      if group ~= NO_GROUP then groups[hash] = group end\n",
+        "      if job.group ~= NO_GROUP then groups[hash] = job.group end\n",
     ),
     at(
         "the tenants of a limit wait in one line",
@@ -289,7 +289,7 @@ _PARKED = [
         "  if first_parked(id, '') then\n    redis.call('ZADD'",
         "  if opens < math.huge then\n    redis.call('ZADD'",
     ),
-    at("a limit is looked at though no job waits for it", LET_IN, "    redis.call('ZREM', open_limits, id)\n"),
+    at("a limit is looked at though no job waits for it", LET_IN, "    redis.call('ZREM', next_let_in, id)\n"),
     at("a look at a limit is the last one", LET_IN, "math.min(opens, now + again)", "math.min(opens, now + 1e9)"),
     at(
         "a job that waited for its task is let in for ever",
@@ -297,7 +297,7 @@ _PARKED = [
         "has(member, LIMITED) and not is_paused_task(id)",
         "has(member, LIMITED)",
     ),
-    at("nobody is told that a task is resumed", "store/lua/resume_task.lua", "open_limit(id, 0)\n"),
+    at("nobody is told that a task is resumed", "store/lua/resume_task.lua", "schedule_let_in(id, 0)\n"),
     at(
         "a job that was let in is not ready",
         LET_IN,

@@ -1,4 +1,4 @@
-"""What is stored of limits, edited by hand: the check names it, the repair mends it, and every job runs."""
+"""Records of limits that somebody edited manually: the check finds them, the repair corrects them, and all jobs run."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 ONE, OTHER = LimitUse("one", "a"), LimitUse("one", "b")
 ID = limit_digest(*ONE)
 PARKED, LET_IN, SLOT = b"\0" + ID, b"\1" + ID, b"\2" + ID
-NOUNS = ("limit_jobs", "waiting_for", "claim_limits", "open_limits", "limit_turns", "limit_times", "limit_holders")
+NOUNS = ("limit_jobs", "waiting_for", "claim_limits", "next_let_in", "limit_turns", "limit_times", "outside_slots")
 
 
 def codes(apis: ShardApis, *, repair: bool = False) -> set[str]:
@@ -35,7 +35,7 @@ def apis(apis: ShardApis) -> ShardApis:
     (claim,) = worker.take(9).claims
     worker.settle(claim, Action.ACKNOWLEDGE)
     assert apis.let_in() == 1
-    apis.operations.limits.take_limit(OTHER, lease=bytes(30), length_us=HOUR)
+    apis.operations.limits.take_slot(OTHER, lease=bytes(30), length_us=HOUR)
     apis.operations.limits.back_off(LimitUse("two"), SECOND)
     assert not codes(apis)
     return apis
@@ -71,9 +71,9 @@ DAMAGES: dict[str, tuple[Callable[[ShardApis], object], str]] = {
     "no entries": (delete("limit_jobs"), "LIMIT_NOT_LISTED"),
     "no parked entries": (lambda apis: remove(apis, PARKED), "LIMIT_NOT_LISTED"),
     "no slots": (lambda apis: remove(apis, SLOT), "NO_SLOT"),
-    "no limit is open": (delete("open_limits"), "LIMIT_NOT_LISTED"),
+    "no limit is open": (delete("next_let_in"), "LIMIT_NOT_LISTED"),
     "nobody waits": (delete("waiting_for"), "MISPLACED"),
-    "nothing of parked jobs": (delete("waiting_for", "open_limits", "limit_jobs"), "MISPLACED"),
+    "nothing of parked jobs": (delete("waiting_for", "next_let_in", "limit_jobs"), "MISPLACED"),
     "no claim has a slot": (delete("claim_limits"), "NO_RECORD"),
     "nothing of claims": (lambda apis: (delete("claim_limits")(apis), remove(apis, SLOT)), ""),
     "a job that is not parked waits": (put_field("waiting_for", bytes(12), ID), "MISSING"),
@@ -88,11 +88,11 @@ DAMAGES: dict[str, tuple[Callable[[ShardApis], object], str]] = {
     "a parked entry without a rank": (put("limit_jobs", PARKED + queue_hash("default")), "MALFORMED"),
     "a short let-in entry": (put("limit_jobs", LET_IN + queue_hash("default")), "MALFORMED"),
     "a short slot": (put("limit_jobs", SLOT), "MALFORMED"),
-    "a holder without a slot": (put("limit_holders", ID + bytes(30)), "MISSING"),
-    "a short holder": (put("limit_holders", ID), "MALFORMED"),
+    "a holder without a slot": (put("outside_slots", ID + bytes(30)), "MISSING"),
+    "a short holder": (put("outside_slots", ID), "MALFORMED"),
     "a turn of a limit that nobody waits for": (put_field("limit_turns", b"x" * 12, bytes(14)), "MISSING"),
     "half a turn": (put_field("limit_turns", ID, b"half"), "MALFORMED"),
-    "an open limit with another name": (put("open_limits", b"short"), "MALFORMED"),
+    "an open limit with another name": (put("next_let_in", b"short"), "MALFORMED"),
     "a time of no limit": (put("limit_times", b"short"), "MALFORMED"),
     "a rule of no limit": (put_field("limit_rules", b"short", bytes(16)), "MALFORMED"),
     "a short rule": (put_field("limit_rules", b"none", b"short"), "MALFORMED"),
@@ -105,7 +105,7 @@ STUCK = {"no entries", "no parked entries", "no limit is open", "nobody waits", 
 
 def run_all(apis: ShardApis) -> list[bytes]:
     """End the running job as reclaimed, and run all jobs to their end; return their ids."""
-    apis.operations.limits.give_back_limit(OTHER, lease=bytes(30))
+    apis.operations.limits.give_back_slot(OTHER, lease=bytes(30))
     apis.expire_leases()
     worker, ran = apis.worker(), list[bytes]()
     for _ in range(12):
@@ -128,7 +128,7 @@ def test_damage_is_found_and_mended(apis: ShardApis, damage: str) -> None:
     assert not codes(apis)
     assert len(run_all(apis)) == 5
     assert not codes(apis)
-    for noun in ("limit_jobs", "waiting_for", "claim_limits", "limit_holders"):
+    for noun in ("limit_jobs", "waiting_for", "claim_limits", "outside_slots"):
         assert not apis.client.exists(apis.keys(noun))
 
 
@@ -168,7 +168,7 @@ def test_a_check_touches_no_job_that_was_moved_meanwhile(
     assert not codes(apis)
 
 
-@pytest.mark.parametrize("noun", ["limit_jobs", "waiting_for", "claim_limits", "open_limits"])
+@pytest.mark.parametrize("noun", ["limit_jobs", "waiting_for", "claim_limits", "next_let_in"])
 def test_a_key_of_another_type_fails_before_anything_is_stored(apis: ShardApis, noun: str) -> None:
     apis.add(limits=[ONE])
     retype(noun)(apis)

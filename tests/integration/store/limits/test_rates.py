@@ -76,11 +76,11 @@ def test_the_dispatcher_is_told_when_the_next_job_may_begin(apis: ShardApis) -> 
         apis.add(limits=[EVEN])
     apis.worker().take(10)
     promoted = apis.promote()
-    assert (promoted.sleep_us, promoted.open_limits) == (10 * MS, [])
+    assert (promoted.sleep_us, promoted.limits_to_let_in) == (10 * MS, [])
     apis.clock.advance(10 * MS)
     promoted = apis.promote()
     assert promoted.parked_in == ["default"]
-    assert apis.promotion.let_in(promoted.open_limits, promoted.parked_in) == 1
+    assert apis.promotion.let_in(promoted.limits_to_let_in, promoted.parked_in) == 1
     assert 0 < apis.promote().sleep_us <= 10 * MS
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from django_delayq.job.job import LimitUse
 from django_delayq.job.outcome import Action
-from django_delayq.store.operations.limits import Taken
+from django_delayq.store.operations.limits import SlotReply
 from tests.shard_apis import HOUR, MS, SECOND, ShardApis, ids, settlement
 
 ONE, TWO = LimitUse("one"), LimitUse("two")
@@ -254,10 +254,10 @@ def test_a_slot_of_a_lease_that_has_ended_is_free(apis: ShardApis) -> None:
     assert ids(apis.worker().take(3).claims) == made[:1]
     # As a script of a release that knows no limits ends it.
     apis.client.delete(apis.keys("leases"))
-    assert apis.operations.limits.take_limit(ONE, lease=bytes(30), length_us=HOUR)[0] is Taken.TAKEN
+    assert apis.operations.limits.take_slot(ONE, lease=bytes(30), length_us=HOUR)[0] is SlotReply.TAKEN
     apis.clock.advance(apis.config.dispatcher.sweep_us)
     assert not apis.let_in(), "other code has the slot"
-    apis.operations.limits.give_back_limit(ONE, lease=bytes(30))
+    apis.operations.limits.give_back_slot(ONE, lease=bytes(30))
     assert apis.let_in() == 1
     worker = apis.worker()
     assert ids(worker.take(3).claims) == made[1:2]
@@ -295,15 +295,15 @@ def test_jobs_with_several_limits_do_not_wait_for_each_other(apis: ShardApis) ->
     first, second = LimitUse("one", "a"), LimitUse("one", "b")
     made = [apis.add(limits=[first, second]) for _ in range(4)]
     limits, outside, worker = apis.operations.limits, bytes(30), apis.worker()
-    limits.take_limit(second, lease=outside, length_us=HOUR)
+    limits.take_slot(second, lease=outside, length_us=HOUR)
     worker.take(4)
-    limits.take_limit(first, lease=outside, length_us=HOUR)
-    limits.give_back_limit(second, lease=outside)
+    limits.take_slot(first, lease=outside, length_us=HOUR)
+    limits.give_back_slot(second, lease=outside)
     for _ in range(2):
         apis.let_in()
         assert not worker.take(4).claims
     # Two wait for the one limit now, and two for the other.
-    limits.give_back_limit(first, lease=outside)
+    limits.give_back_slot(first, lease=outside)
     began: list[bytes] = []
     for _ in range(12):
         apis.let_in()

@@ -3,7 +3,7 @@
 from django_delayq.job.job import LimitUse
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.store.claims import Settlement
-from django_delayq.store.operations.limits import Taken
+from django_delayq.store.operations.limits import SlotReply
 from tests.shard_apis import HOUR, MS, SECOND, ShardApis, ids, settlement
 
 TASK = "tests.sample_app.tasks.noop"
@@ -60,7 +60,7 @@ def test_the_turns_of_tenants_are_forgotten_with_their_last_job(apis: ShardApis)
         apis.operations.cancel(raw_id)
     apis.clock.advance(apis.config.dispatcher.sweep_us)
     apis.let_in()
-    assert not apis.client.exists(apis.keys("limit_turns"), apis.keys("open_limits"), apis.keys("limit_jobs"))
+    assert not apis.client.exists(apis.keys("limit_turns"), apis.keys("next_let_in"), apis.keys("limit_jobs"))
 
 
 def test_the_dispatcher_is_told_a_whole_microsecond(apis: ShardApis) -> None:
@@ -70,7 +70,7 @@ def test_the_dispatcher_is_told_a_whole_microsecond(apis: ShardApis) -> None:
     promoted = apis.promote()
     apis.clock.advance(promoted.sleep_us)
     promoted = apis.promote()
-    assert apis.promotion.let_in(promoted.open_limits, promoted.parked_in) == 1
+    assert apis.promotion.let_in(promoted.limits_to_let_in, promoted.parked_in) == 1
     assert apis.promotion.read_next_promotion() is not None
 
 
@@ -87,12 +87,12 @@ def test_jobs_that_wait_are_let_in_soon_after_the_clock_is_set_back(apis: ShardA
 
 def test_code_that_takes_a_slot_waits_no_longer_than_a_burst_after_the_clock_is_set_back(apis: ShardApis) -> None:
     limits, lease = apis.operations.limits, bytes(30)
-    assert limits.take_limit(EVEN, lease=lease, length_us=SECOND)[0] is Taken.TAKEN
+    assert limits.take_slot(EVEN, lease=lease, length_us=SECOND)[0] is SlotReply.TAKEN
     apis.clock.advance(-HOUR)
-    limits.give_back_limit(EVEN, lease=lease)
-    assert limits.take_limit(EVEN, lease=lease, length_us=SECOND) == (Taken.CLOSED, 10 * MS)
+    limits.give_back_slot(EVEN, lease=lease)
+    assert limits.take_slot(EVEN, lease=lease, length_us=SECOND) == (SlotReply.CLOSED, 10 * MS)
     apis.clock.advance(10 * MS)
-    assert limits.take_limit(EVEN, lease=lease, length_us=SECOND)[0] is Taken.TAKEN
+    assert limits.take_slot(EVEN, lease=lease, length_us=SECOND)[0] is SlotReply.TAKEN
 
 
 def test_a_back_off_that_is_over_is_not_shown(apis: ShardApis) -> None:
