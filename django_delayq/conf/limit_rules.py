@@ -3,21 +3,21 @@
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from django_delayq.clock import SECOND_US
-from django_delayq.conf.named_options import NamedOptions, is_whole_number, read_named_options
-from django_delayq.conf.validators import MAX_NAME, Validator
+from django_delayq.conf.named_options import NamedOptions, is_whole_number, named_options
 
-_UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
+#: The units of rates, in µs.
+UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
 _RATE = re.compile(r"(?P<count>[1-9][0-9]{0,8})/(?P<unit>[smhd])")
 #: Redis stores moments as floats with steps of 0.25 µs: 0.25 % of the interval at this rate.
 MAX_PER_SECOND = 10_000
 MAX_BURST = 1_000_000
 #: The default burst is the jobs of this time, so that a worker that claims a little late does not lower the rate.
 _DEFAULT_BURST_US = SECOND_US // 10
-_MOST_RUNNING = 1_000_000
+_MAX_RUNNING = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +41,13 @@ Limits = NamedOptions[LimitRule]
 NO_LIMITS = Limits()
 
 
-def _read_all(value: Any) -> Limits:
-    return read_named_options(
-        value, ["rate", *(each.name for each in fields(LimitRule) if each.name != "interval_us")], _read
-    )
-
-
 def _read(label: str, options: Mapping[str, Any]) -> LimitRule:
     rate, burst, most = options.get("rate"), options.get("burst"), options.get("max_running")
     if rate is None and most is None:
         raise ValueError(f"{label} limits nothing: give it a rate, such as '100/s', or max_running")
     if burst is not None and rate is None:
         raise ValueError(f"{label} has a burst, which only a rate uses: add a rate, or leave burst out")
-    for name, value, largest in (("burst", burst, MAX_BURST), ("max_running", most, _MOST_RUNNING)):
+    for name, value, largest in (("burst", burst, MAX_BURST), ("max_running", most, _MAX_RUNNING)):
         if value is not None and not is_whole_number(value, largest):
             raise ValueError(f"{label}[{name!r}] must be a whole number, 1 to {largest:,}, got {value!r:.80}")
     interval_us = None if rate is None else _interval_us(f"{label}['rate']", rate)
@@ -70,16 +64,11 @@ def _interval_us(label: str, rate: Any) -> float:
             f"{label} must be text such as '100/s', '50/m', '20/h' or '10/d': a whole number of starts a second, "
             f"minute, hour or day; got {rate!r:.80}"
         )
-    interval_us = _UNITS[found["unit"]] / int(found["count"])
+    interval_us = UNITS[found["unit"]] / int(found["count"])
     if interval_us < SECOND_US / MAX_PER_SECOND:
         raise ValueError(f"{label} must be at most {MAX_PER_SECOND:,}/s, got {rate!r:.80}")
     return interval_us
 
 
 #: The check of the whole setting.
-LIMITS = Validator(
-    f"a dict of names of limits, 1 to {MAX_NAME} bytes of text, to dicts of the options rate, burst and max_running",
-    lambda value: _read_all(value) is not None,
-    _read_all,
-    shows_reason=True,
-)
+LIMITS = named_options("names of limits", ("rate", "burst", "max_running"), _read)

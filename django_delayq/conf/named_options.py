@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.conf.validators import check_name
+from django_delayq.conf.validators import MAX_NAME, Validator, check_name
 
 T = TypeVar("T")
 
@@ -16,21 +16,29 @@ class NamedOptions(dict[str, T]):
         return hash(frozenset(self))
 
 
-def read_named_options(
-    value: Any, known: Sequence[str], read: Callable[[str, Mapping[str, Any]], T]
-) -> NamedOptions[T]:
-    """Read a setting. `read(label, options)` makes one entry: `label` names it in errors; all options are `known`.
+def named_options(names: str, known: Sequence[str], read: Callable[[str, Mapping[str, Any]], Any]) -> Validator:
+    """Return the check of a setting. `names` is what it names, such as "queue names".
 
-    Raises ValueError.
+    `read(label, options)` makes one entry, and raises ValueError: `label` names it in errors; all options are `known`.
     """
-    if not isinstance(value, Mapping):
-        raise ValueError("it is no dict")
-    return NamedOptions(
-        (
-            check_name(name, name=f"the name {name!r:.80}"),
-            read(f"{name!r:.80}", _check(f"{name!r:.80}", options, known)),
+
+    def read_all(value: Any) -> NamedOptions[Any]:
+        if not isinstance(value, Mapping):
+            raise ValueError("it is no dict")
+        return NamedOptions(
+            (
+                check_name(name, name=f"the name {name!r:.80}"),
+                read(f"{name!r:.80}", _check(f"{name!r:.80}", options, known)),
+            )
+            for name, options in value.items()
         )
-        for name, options in value.items()
+
+    listed = f"{', '.join(known[:-1])} and {known[-1]}"
+    return Validator(
+        f"a dict of {names}, 1 to {MAX_NAME} bytes of text, to dicts of the options {listed}",
+        lambda value: read_all(value) is not None,
+        read_all,
+        shows_reason=True,
     )
 
 

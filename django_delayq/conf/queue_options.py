@@ -1,16 +1,16 @@
 """Queue options: what DELAYQ['QUEUES'] says of each declared queue."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from django_delayq.conf.named_options import NamedOptions, is_whole_number, read_named_options
-from django_delayq.conf.validators import MAX_NAME, Validator, check_name
+from django_delayq.conf.named_options import NamedOptions, is_whole_number, named_options
+from django_delayq.conf.validators import check_name
 
 #: A tenant of the largest weight gets a hundred times the share of one of the smallest.
 MAX_WEIGHT = 100
 #: More waiting jobs than fit into any Redis.
-_MOST_WAITING = 1_000_000_000
+_MAX_WAITING = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +34,13 @@ Queues = NamedOptions[QueueOptions]
 NO_OPTIONS, NO_QUEUES = QueueOptions(), Queues()
 
 
-def _read_all(value: Any) -> Queues:
-    return read_named_options(value, [each.name for each in fields(QueueOptions)], _read)
-
-
 def _read(label: str, options: Mapping[str, Any]) -> QueueOptions:
     fair, most = options.get("fair", False), options.get("max_waiting")
     if not isinstance(fair, bool):
         raise ValueError(f"{label}['fair'] must be True or False, got {fair!r:.80}")
-    if most is not None and not is_whole_number(most, _MOST_WAITING):
+    if most is not None and not is_whole_number(most, _MAX_WAITING):
         raise ValueError(
-            f"{label}['max_waiting'] must be a whole number of jobs, 1 to {_MOST_WAITING:,}, or None for any number, "
+            f"{label}['max_waiting'] must be a whole number of jobs, 1 to {_MAX_WAITING:,}, or None for any number, "
             f"got {most!r:.80}"
         )
     weights = options.get("weights", {})
@@ -62,9 +58,4 @@ def _read(label: str, options: Mapping[str, Any]) -> QueueOptions:
 
 
 #: The check of the whole setting.
-QUEUES = Validator(
-    f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to dicts of the options fair, weights and max_waiting",
-    lambda value: _read_all(value) is not None,
-    _read_all,
-    shows_reason=True,
-)
+QUEUES = named_options("queue names", ("fair", "weights", "max_waiting"), _read)

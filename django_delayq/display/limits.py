@@ -1,22 +1,21 @@
 """Limits: their rules, and what a job waits for, in plain words."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from re import Pattern
 
 from django.utils.translation import gettext as _
 
-from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
-from django_delayq.conf.limit_rules import LimitRule
+from django_delayq.conf.limit_rules import UNITS, LimitRule
 from django_delayq.display.arguments import DOTS, DisplayedArguments
 from django_delayq.display.text import printable
 from django_delayq.job.job import Job, LimitUse
 from django_delayq.store.digests import limit_name_digest
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.limits import LimitState
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import grouped
 
-#: The units of rates; the first in which a rate is a whole number names it.
-_UNITS = (("s", SECOND_US), ("m", 60 * SECOND_US), ("h", HOUR_US), ("d", DAY_US))
 #: How far a rate may be from a whole number: floats are that inexact.
 _INEXACT = 1e-12
 
@@ -31,14 +30,11 @@ def rule_text(rule: LimitRule) -> str:
     return ", ".join(parts)
 
 
-def names_with_values() -> set[str]:
-    """Return the names of the limits that tasks of this process use with values."""
-    return {
-        limit.name
-        for task in registry.tasks()
-        for limit in task.as_configured().limits.limits
-        if limit.value is not None
-    }
+def with_declared_values(states: Mapping[str, LimitState]) -> dict[str, LimitState]:
+    """Return the states by name, `by_value` also if only a task of this process uses the limit with values."""
+    declared = (limit for task in registry.tasks() for limit in task.as_configured().limits.limits)
+    by_value = {limit.name for limit in declared if limit.value is not None} if states else set()
+    return {name: replace(state, by_value=state.by_value or name in by_value) for name, state in states.items()}
 
 
 def limits_text(job: Job, hide: Pattern[str], *, reveal: bool = False) -> str:
@@ -71,7 +67,8 @@ def parked_for(row: JobRow, hide: Pattern[str]) -> str:
 
 
 def _rate_text(interval_us: float) -> str:
-    rates = [(size / interval_us, name) for name, size in _UNITS]
+    # The first unit in which the rate is a whole number.
+    rates = [(size / interval_us, name) for name, size in UNITS.items()]
     whole = (rate for rate in rates if round(rate[0]) and abs(rate[0] - round(rate[0])) <= rate[0] * _INEXACT)
     number, name = next(whole, rates[-1])
     return f"{grouped(round(number))}/{name}"

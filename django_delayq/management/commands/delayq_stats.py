@@ -14,7 +14,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from django_delayq.control.jobs import jobs
-from django_delayq.display.limits import names_with_values
+from django_delayq.display.limits import with_declared_values
 from django_delayq.management.operating import OperatingCommand, iso, progress_bar, span, to_seconds
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
@@ -152,17 +152,16 @@ def _limits(store: Store, snapshot: Snapshot) -> dict[str, Any]:
     """Return the limits and the paused tasks, each only if there are any."""
     paused = snapshot.paused_tasks
     states, waiting = store.limit_states(list(paused))
-    with_values = names_with_values() if states else set()
     limits = {
         name: {
             "running": state.running,
             "waiting": state.waiting,
-            "open": None if state.by_value or name in with_values else state.is_open,
-            "opens": None if state.by_value or name in with_values else iso(state.opens_us),
-            "by_value": state.by_value or name in with_values,
+            "open": None if state.by_value else state.is_open,
+            "opens": None if state.by_value else iso(state.opens_us),
+            "by_value": state.by_value,
             "backs_off_until": iso(state.backs_off_until_us),
         }
-        for name, state in states.items()
+        for name, state in with_declared_values(states).items()
     }
     tasks = {
         name: {"paused_by": pause.by, "paused_at": iso(pause.at_us), "waiting": waiting[name]}

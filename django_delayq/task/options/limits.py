@@ -6,6 +6,7 @@ from inspect import Signature
 from typing import Any, Literal, NamedTuple, get_args
 
 from django_delayq.conf.limit_rules import MAX_BURST, Limits
+from django_delayq.conf.named_options import is_whole_number
 from django_delayq.conf.spelling import did_you_mean, one_of
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import UnknownLimit
@@ -21,9 +22,9 @@ LimitOption = LimitName | list[LimitName]
 #: What becomes of a job that a limit keeps from beginning: it waits, or ends as dropped.
 OnLimit = Literal["wait", "drop"]
 #: More would make each claim of a job slow.
-_MOST_LIMITS = 8
+_MAX_LIMITS = 8
 #: The cost is stored in two bytes.
-_MOST_COST = min(MAX_BURST, 65_535)
+_MAX_COST = min(MAX_BURST, 65_535)
 
 
 class DeclaredLimit(NamedTuple):
@@ -45,8 +46,8 @@ class LimitOptions:
         """Return the options with those that are given. Raises TypeError and ValueError."""
         if on_limit is not None and on_limit not in get_args(OnLimit):
             raise ValueError(f"on_limit must be {one_of(get_args(OnLimit))}, got {on_limit!r:.80}")
-        if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int) or not 1 <= cost <= _MOST_COST):
-            raise ValueError(f"cost must be a whole number, 1 to {_MOST_COST:,}, got {cost!r:.80}")
+        if cost is not None and not is_whole_number(cost, _MAX_COST):
+            raise ValueError(f"cost must be a whole number, 1 to {_MAX_COST:,}, got {cost!r:.80}")
         return LimitOptions(
             limits=self.limits if limit is None else _read(limit),
             cost=self.cost if cost is None else cost,
@@ -96,8 +97,8 @@ def read_limit(given: Any) -> LimitUse:
 
 def _read(option: Any) -> tuple[DeclaredLimit, ...]:
     limits = tuple(_read_one(each) for each in (option if isinstance(option, list) else [option]))
-    if len(limits) > _MOST_LIMITS:
-        raise ValueError(f"a job can have up to {_MOST_LIMITS} limits, got {len(limits)}")
+    if len(limits) > _MAX_LIMITS:
+        raise ValueError(f"a job can have up to {_MAX_LIMITS} limits, got {len(limits)}")
     if len(set(limits)) < len(limits):
         raise ValueError("limit names the same limit twice; leave one out")
     return limits
@@ -112,8 +113,8 @@ def _read_one(given: Any) -> DeclaredLimit:
         )
     check_name(name, name="the name of a limit")
     if value is not None and not callable(value):
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        check_name(str(value) if is_number else value, name=f"the value of the limit {name!r}")
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        check_name(str(value) if is_integer else value, name=f"the value of the limit {name!r}")
     return DeclaredLimit(name, value)
 
 

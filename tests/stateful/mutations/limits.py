@@ -1,4 +1,4 @@
-"""Planted bugs of limits that the state machine must catch; see `mutations.py`. It walks with jobs under limits."""
+"""Planted bugs of limits that the state machine must catch with jobs that have limits; see `mutation.py`."""
 
 from tests.stateful.mutations.mutation import EXCHANGE, PLACES, PROMOTE, RECLAIM, Mutation
 
@@ -31,7 +31,7 @@ _ENDS = [
         "  redis.call('HDEL', claim_limits, string.sub(lease, 1, 12))\n",
     ),
     at(
-        "a freed slot is not told",
+        "a freed slot does not wake the dispatcher",
         LIMITS_LUA,
         "  if known then state.slots = state.slots - removed end\n  schedule_let_in(id, opens_at(state, 1))\n",
         "  if known then state.slots = state.slots - removed end\n",
@@ -235,7 +235,7 @@ _PARKED = [
         EXCHANGE,
         "        schedule_let_in(paused_task, now + LOOK_AGAIN)\n",
     ),
-    at("the dispatcher is told a part of a microsecond", LIMITS_LUA, "math.ceil(moment)", "moment"),
+    at("the dispatcher wakes at a part of a microsecond", LIMITS_LUA, "math.ceil(moment)", "moment"),
     at("a parked job costs less than a claimed one", CANDIDATES, "cost_of_limit(limits_of_extras(record), id)", "1"),
     at(
         "a parked job does not count for its tenant",
@@ -292,12 +292,12 @@ _PARKED = [
     at("a limit is looked at though no job waits for it", LET_IN, "    redis.call('ZREM', next_let_in, id)\n"),
     at("a look at a limit is the last one", LET_IN, "math.min(opens, now + again)", "math.min(opens, now + 1e9)"),
     at(
-        "a job that waited for its task is let in for ever",
+        "a job that waited for its task counts as let in forever",
         LET_IN,
         "has(member, LIMITED) and not is_paused_task(id)",
         "has(member, LIMITED)",
     ),
-    at("nobody is told that a task is resumed", "store/lua/resume_task.lua", "schedule_let_in(id, 0)\n"),
+    at("a resumed task does not wake the dispatcher", "store/lua/resume_task.lua", "schedule_let_in(id, 0)\n"),
     at(
         "a job that was let in is not ready",
         LET_IN,

@@ -1,4 +1,4 @@
-"""Planted bugs of tenants and turns that the state machine must catch; see `mutations.py`."""
+"""Planted bugs of tenants and turns that the state machine must catch; see `mutation.py`."""
 
 from tests.stateful.mutations.mutation import CANDIDATES, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
 

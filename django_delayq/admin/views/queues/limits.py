@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django_delayq.admin.filters import url_name
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.conf.limit_rules import LimitRule
-from django_delayq.display.limits import names_with_values, rule_text
+from django_delayq.display.limits import rule_text, with_declared_values
 from django_delayq.display.text import printable
 from django_delayq.store.queries.limits import LimitState
 from django_delayq.store.queries.snapshot import Pause
@@ -21,8 +21,6 @@ class LimitRow:
     limit: str
     rule: LimitRule
     state: LimitState
-    #: Whether each of its values has a state of its own.
-    by_value: bool
 
     @property
     def name(self) -> str:
@@ -62,19 +60,18 @@ class PausedTaskRow:
 def show(page: PageContext) -> PageResponse:
     """Return the page; two round trips a shard, one if there is nothing to show."""
     paused = page.snapshot.paused_tasks
-    states, waiting = page.store.limit_states(list(paused))
+    found, waiting = page.store.limit_states(list(paused))
+    states = with_declared_values(found)
     # The aliases of a task are paused with it.
     by_task: dict[str, list[str]] = {}
     for name in sorted(paused):
         by_task.setdefault(registry.names_of(name)[0], []).append(name)
-    with_values = names_with_values() if states else set()
     return page.render(
         "limits.html",
         tab="limits",
         title=_("Limits"),
         limits=[
-            LimitRow(limit=name, rule=rule, state=states[name], by_value=states[name].by_value or name in with_values)
-            for name, rule in page.store.config.tasks.limits.items()
+            LimitRow(limit=name, rule=rule, state=states[name]) for name, rule in page.store.config.tasks.limits.items()
         ],
         paused_tasks=[
             PausedTaskRow(

@@ -71,7 +71,7 @@ def test_a_late_worker_costs_nobody_a_turn(apis: ShardApis) -> None:
     assert count == 3 + 4 * 2
 
 
-def test_the_dispatcher_is_told_when_the_next_job_may_begin(apis: ShardApis) -> None:
+def test_the_dispatcher_wakes_when_the_next_job_may_begin(apis: ShardApis) -> None:
     for _ in range(5):
         apis.add(limits=[EVEN])
     apis.worker().take(10)
