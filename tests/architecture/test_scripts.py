@@ -9,7 +9,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from django_delayq.store import store
-from django_delayq.store.client.prelude import PARTS, with_prelude
+from django_delayq.store.client.prelude import PARTS, Prelude
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.maintenance.acl_roles import commands_in
@@ -151,6 +151,7 @@ local function twice(a)
 end
 """
 SOME_PARTS = {"_first": FIRST_PART, "_second": SECOND_PART, "_third": THIRD_PART}
+SOME_PRELUDE = Prelude(SOME_PARTS)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ SOME_PARTS = {"_first": FIRST_PART, "_second": SECOND_PART, "_third": THIRD_PART
     ],
 )
 def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: set[str]) -> None:
-    text = with_prelude(source, SOME_PARTS)
+    text = SOME_PRELUDE.in_front_of(source)
     assert set(re.findall(r"local function (\w+)", text)) == names
     assert "CONSTANT, OTHER = 1, 2" in text
     lines = "".join([*SOME_PARTS.values(), source]).count("\n")
@@ -187,17 +188,17 @@ def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: s
     ],
 )
 def test_a_script_runs_with_its_parts(source: str, result: object, client: Redis) -> None:
-    assert client.eval(with_prelude(source, SOME_PARTS), 0) == result
+    assert client.eval(SOME_PRELUDE.in_front_of(source), 0) == result
 
 
 def test_a_script_does_not_see_what_is_used_in_a_part_alone(client: Redis) -> None:
     with pytest.raises(ResponseError, match="(?i)nonexistent global variable 'calls'"):
-        client.eval(with_prelude("local others = _G; return sum_of(1) + others['calls']", SOME_PARTS), 0)
+        client.eval(SOME_PRELUDE.in_front_of("local others = _G; return sum_of(1) + others['calls']"), 0)
 
 
 def test_a_part_is_created_at_its_first_use(client: Redis) -> None:
     source = "if ARGV[1] == 'yes' then return twice(1) end"
-    text = with_prelude(source, SOME_PARTS)
+    text = SOME_PRELUDE.in_front_of(source)
     for name in ("_second", "_third"):
         creates = f"create = function({name})"
         assert text.count(creates) == 1

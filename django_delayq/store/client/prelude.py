@@ -6,8 +6,10 @@ a worker meets no job with a tenant or a limit, and creates a third of its funct
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 FOLDER = files("django_delayq.store") / "lua"
 #: The parts by name. Each uses the ones before it.
@@ -19,76 +21,113 @@ PARTS: Mapping[str, str] = {
 _LAZY = (
     "local LAZY = {__index = function(part, name) setmetatable(part, nil); part.create(part); return part[name] end}"
 )
-_WORD = re.compile(r"\w+")
-_COMMENT, _COMMENT_OR_STRING = re.compile(r"--.*"), re.compile(r"(--.*|'[^'\n]*')")
+#: A comment, a string, or a name that is no field.
+_TOKEN = re.compile(r"--.*|'[^'\n]*'|(?<![.\w])[A-Za-z_]\w*")
 #: A function: its name, and its text up to the `end` in the first column.
-_FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(r"^(local function (\w+)\(.*?^end$)", re.MULTILINE | re.DOTALL)
 #: A declaration of variables in the first column.
 _VARIABLES = re.compile(r"^local (?!function )(\w+(?:, \w+)*)(?: = .*)?$", re.MULTILINE)
 
 
-def with_prelude(source: str, parts: Mapping[str, str] = PARTS) -> str:
-    """Return a script after the parts that it uses, without changing the number of their lines."""
-    names, texts = list(parts), [*_without_unused_functions(source, list(parts.values())), source]
-    texts[0] = _replace_first_line(texts[0], _LAZY)
-    for number, name in enumerate(names[1:], start=1):
-        later = texts[number + 1 :]
-        used = set().union(*map(_words, later))
-        functions = [function for function in _FUNCTION.findall(texts[number]) if function in used]
-        texts[number] = _created_later(texts[number], name, functions, used)
-        texts[number + 1 :] = [_read_from(name, functions, text) for text in later]
-    return "".join(texts)
+class _Piece(NamedTuple):
+    """A function of a part, or the text between two of them."""
+
+    #: The function's name; empty for other text.
+    name: str
+    #: The text. It reads functions of earlier parts from their tables.
+    text: str
+    #: The names in it.
+    names: frozenset[str]
 
 
-def _without_unused_functions(source: str, parts: list[str]) -> list[str]:
-    """Return the parts without the functions that a script does not use, directly or through others."""
-    functions = {found[1]: found[0] for part in parts for found in _FUNCTION.finditer(part)}
-    used: set[str] = set()
-    texts = [source]
-    while texts:
-        names = functions.keys() & _words(texts.pop())
-        texts += [functions[name] for name in names - used]
-        used |= names
-    return [_FUNCTION.sub(lambda found: found[0] if found[1] in used else _empty(found[0]), part) for part in parts]
+class Prelude:
+    """The parts, ready to be put in front of scripts."""
+
+    def __init__(self, parts: Mapping[str, str]) -> None:
+        #: Name of a function -> the table that has it. Functions of the first part are in none.
+        self._tables: dict[str, str] = {}
+        self._parts: dict[str, list[_Piece]] = {}
+        for table, text in parts.items():
+            # Each function with its name in front, and the text before and behind it.
+            texts = iter(_FUNCTION.split(text))
+            pieces = [self._piece("", next(texts))]
+            for function, name, behind in zip(texts, texts, texts, strict=True):
+                pieces += [self._piece(name, function), self._piece("", behind)]
+            if self._parts:
+                self._tables |= {piece.name: table for piece in pieces if piece.name}
+            self._parts[table] = pieces
+
+    def in_front_of(self, source: str) -> str:
+        """Return a script after the parts that it uses, without changing the number of their lines."""
+        script = self._piece("", source)
+        used = self._used_names(script)
+        kept = {
+            table: [piece if piece.name in used or not piece.name else _left_out(piece) for piece in pieces]
+            for table, pieces in self._parts.items()
+        }
+        (_, first), *others = kept.items()
+        texts = [_with_first_line(_text(first), _LAZY)]
+        for number, (table, pieces) in enumerate(others, start=1):
+            later = [piece for part in [*kept.values()][number + 1 :] for piece in part]
+            texts.append(_created_later(table, pieces, frozenset().union(*(piece.names for piece in [*later, script]))))
+        return "".join([*texts, script.text])
+
+    def _piece(self, name: str, text: str) -> _Piece:
+        names: set[str] = set()
+
+        def read_from_table(token: re.Match[str]) -> str:
+            word = token[0]
+            if word[0] in "-'":
+                return word
+            names.add(word)
+            return f"{self._tables[word]}.{word}" if word in self._tables else word
+
+        return _Piece(name, _TOKEN.sub(read_from_table, text), frozenset(names))
+
+    def _used_names(self, script: _Piece) -> set[str]:
+        """Return the names in a script, and in the functions that it uses directly or through others."""
+        functions = {piece.name: piece for pieces in self._parts.values() for piece in pieces if piece.name}
+        used: set[str] = set()
+        found = set(script.names)
+        while found:
+            used |= found
+            found = set().union(*(functions[name].names for name in found & functions.keys())) - used
+        return used
 
 
-def _created_later(part: str, table: str, functions: list[str], used: set[str]) -> str:
-    """Return a part as a table that creates these functions. Variables that later text uses are declared before it."""
+@cache
+def prelude() -> Prelude:
+    """Return the prelude of the package's scripts."""
+    return Prelude(PARTS)
+
+
+def _created_later(table: str, pieces: Sequence[_Piece], used: frozenset[str]) -> str:
+    """Return a part as a table that creates its functions. Variables that later text uses are declared before it."""
 
     def take_out(found: re.Match[str]) -> str:
-        if used.isdisjoint(_WORD.findall(found[1])):
+        if used.isdisjoint(found[1].split(", ")):
             return found[0]
         declared.append(found[0])
         return ""
 
     declared: list[str] = []
-    part = _VARIABLES.sub(take_out, part)
+    text = _VARIABLES.sub(take_out, _text(pieces))
+    functions = [piece.name for piece in pieces if piece.name in used and piece.text.strip()]
     if not functions:
-        return " ".join(declared) + _empty(part)
+        return " ".join(declared) + "\n" * text.count("\n")
     members = ", ".join(f"{table}.{name}" for name in functions)
     first = " ".join([*declared, f"local {table} = setmetatable({{create = function({table})"])
-    part = _replace_first_line(part, first).removesuffix("\n")
-    return f"{part} {members} = {', '.join(functions)} end}}, LAZY)\n"
+    text = _with_first_line(text, first).removesuffix("\n")
+    return f"{text} {members} = {', '.join(functions)} end}}, LAZY)\n"
 
 
-def _read_from(table: str, functions: list[str], text: str) -> str:
-    """Return a text that reads these functions from the table of their part."""
-    if not functions:
-        return text
-    name = re.compile(rf"(?<![.\w])({'|'.join(functions)})\b")
-    # Every second piece is a comment or a string.
-    pieces = _COMMENT_OR_STRING.split(text)
-    pieces[::2] = [name.sub(rf"{table}.\1", piece) for piece in pieces[::2]]
-    return "".join(pieces)
+def _left_out(piece: _Piece) -> _Piece:
+    return _Piece(piece.name, "\n" * piece.text.count("\n"), frozenset())
 
 
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(_COMMENT.sub("", text)))
+def _text(pieces: Sequence[_Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
 
 
-def _replace_first_line(text: str, line: str) -> str:
+def _with_first_line(text: str, line: str) -> str:
     return f"{line}\n{text.partition(chr(10))[2]}"
-
-
-def _empty(text: str) -> str:
-    return "\n" * text.count("\n")

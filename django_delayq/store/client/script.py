@@ -5,6 +5,7 @@ The header of a script names its keys: first those that every call has, after a 
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from hashlib import sha1
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from django_delayq.exceptions import (
     StoreUnavailable,
     TenantFull,
 )
-from django_delayq.store.client.prelude import FOLDER, PARTS, with_prelude
+from django_delayq.store.client.prelude import FOLDER, PARTS, prelude
 
 T = TypeVar("T")
 
@@ -46,21 +47,29 @@ class Script:
     """One Lua file with the part of the prelude that it uses, and the names of its keys."""
 
     def __init__(self, name: str) -> None:
-        source = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-        header = _HEADER.search(source)
+        self._source = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+        header = _HEADER.search(self._source)
         if header is None:
             raise ValueError(f"the header of {name}.lua does not name its keys")
         self.name = name
         #: Names of the keys that every call has, in order.
         self.key_names: tuple[str, ...] = tuple(re.findall(r"\w+", header["names"]))
+
+    @cached_property
+    def text(self) -> str:
+        """The text that Redis runs. Made at its first use, because a process uses few of the scripts."""
         count = len(self.key_names)
         # Script and prelude use the keys by these names; FIXED is their number, and the keys of the call follow. The
         # rest of the text is wrapped in a function. Functions inside it then copy its upvalues. Otherwise Lua would
         # search its list of open upvalues for each key that each function uses.
         names, keys = ", ".join(self.key_names), ", ".join(f"KEYS[{number}]" for number in range(1, count + 1))
         head = f"local {names}, FIXED = {keys}, {count} return (function()"
-        self.text = f"{head}\n{with_prelude(source)}end)()\n"
-        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        return f"{head}\n{prelude().in_front_of(self._source)}end)()\n"
+
+    @cached_property
+    def sha(self) -> str:
+        """The digest by which Redis knows the text."""
+        return sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def source_line(self, message: str) -> str:
         """Return `name.lua:line` for the text of a script error."""
