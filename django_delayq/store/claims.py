@@ -91,7 +91,7 @@ class ExchangeReply:
     queues_version: bytes
     #: More jobs can be claimed.
     has_more: bool
-    #: The jobs that remain are of fair queues or have limits, and the worker asked for no more of such jobs.
+    #: Each of these jobs is of a fair queue or has a limit, and the worker has as many such jobs as it asked for.
     more_are_bounded: bool = False
     #: Digests of the paused tasks. Jobs of these are to be settled as paused.
     paused_tasks: frozenset[bytes] = frozenset()

@@ -225,8 +225,8 @@ local function next_by_turn(now, place, most)
   return found, is_cut
 end
 
--- After jobs with turns were claimed, at least one: their flows pay, and the virtual times of their queues move on. What each flow does
--- is done for all of them in one call: otherwise a job of a tenant of its own would cost twice as much.
+-- After jobs with turns were claimed, at least one: their flows pay, and the virtual times of their queues move on. What each
+-- flow does is done for all of them in one call: otherwise a job of a tenant of its own would cost twice as much.
 -- `is_sure`: no job left a flow since by_turn().
 local function charge(claims, is_sure)
   local names, last, tags, times, old, new, fields, entries, gone = {}, {}, {}, {}, {}, {}, {}, {}, {}

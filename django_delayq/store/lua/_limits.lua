@@ -223,8 +223,8 @@ local function free_slot(now, lease, id)
   schedule_let_in(id, opens_at(state, 1))
 end
 
--- Slots whose lease has ended are freed, of the oldest jobs under a limit that is closed. No script leaves such a slot, but
--- those of a release that knows no limits: during a deploy its dispatcher may end the lease.
+-- Frees slots whose lease has ended, among the 100 oldest of a closed limit. Only scripts of a release without limits leave
+-- such slots: during a deploy, a dispatcher of that release may end a lease.
 local function free_ended_slots(id, state)
   for _, entry in ipairs(entries_of(SLOT .. id, 100)) do
     local lease = string.sub(entry, 14)

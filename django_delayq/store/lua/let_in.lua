@@ -5,7 +5,7 @@
 --   parked, ready, notify and recovered of each queue that `promote` named.
 -- ARGV: now, after how long to look at a limit again (µs) if parked jobs remain, then the ids of the limits.
 -- Returns: number of jobs that became ready. The caller promotes again, which says when the next job may begin.
--- Cost: O(log n) a job, at most 100 of each limit and queue.
+-- Cost: O(log n) a job, at most 100 of each limit and queue; and for up to 100 slots of a limit that has no free one.
 local now, again = now_us(ARGV[1]), tonumber(ARGV[2])
 
 -- BATCH: most jobs let in, and paused tenants skipped, for each limit and queue. QUEUES: most queues looked at for a limit.

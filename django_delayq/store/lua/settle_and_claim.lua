@@ -147,8 +147,8 @@ local function settle()
   end
   -- A job that is claimed may give its key up, after outcomes were applied.
   if has_extras or (want > 0 and #settled > 0) then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
-  -- The retry, release or death of a job that was asked to stop is refused: its worker settles the job once more, as stopped.
-  -- The success of such a job is accepted.
+  -- A job that was asked to stop may end as a success. Its retry, release or dead letter is refused. The worker then settles
+  -- it as stopped.
   local again = {}
   for i, lease in ipairs((next(dead) or next(retries)) and alive or {}) do
     if dead[lease] or retries[lease] then again[#again + 1] = i end
@@ -335,8 +335,8 @@ take()
 -- Recovered jobs that remain need a worker with a free process, so a worker that claimed one notifies the next. A
 -- worker that claimed none, because it has no process, starts one; if it notified too, it would keep waking itself.
 local recovered_waits = not (may_recover and not recovered_job) and any_recovered(request)
--- The worker asks again when it has a free slot for a job with a limit that was passed over, since more can be claimed. If
--- it were told of a recovered one, or notified, it would ask all the time.
+-- A recovered job with a limit is passed over if the worker asked for no more jobs with limits. `more` makes the worker ask
+-- again as soon as it has a free slot. The flag for recovered jobs, or a notification, would make it ask at once, and again.
 if recovered_job and recovered_job.is_passed_over then recovered_waits = false end
 -- Those of paused tenants do not count.
 if recovered_waits and request.fair ~= '' then recovered_waits = next_recovered(now, request) ~= nil end

@@ -6,7 +6,7 @@
 --   code has the slot (µs).
 -- Returns: TAKEN; HELD: it has a slot already; LOST: the lease has ended; CLOSED and µs until the limit may be open
 --   (-1 = when a slot is given back).
--- Cost: O(log n).
+-- Cost: O(log n); if all slots are taken, up to 100 times as much.
 local now, lease, id, cost, length = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- Type checks (see the prelude).
