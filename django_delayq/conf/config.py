@@ -18,6 +18,7 @@ from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
 from django_delayq.exceptions import DelayValueError, UnknownQueue
+from django_delayq.job.job import DELAYED_TASK
 from django_delayq.job.retry import RetryPolicy
 
 
@@ -53,7 +54,7 @@ class TaskConfig:
         "[Middleware](middleware.md). Web processes and workers need the same list.",
     )
     on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
-    retry: RetryPolicy = setting(RetryPolicy(), validators.retry, "Retry policy of tasks that have none.")
+    retry: RetryPolicy = setting(DELAYED_TASK.retry, validators.retry, "Retry policy of tasks that have none.")
     max_delay_us: int = setting(
         LONGEST_DELAY_US,
         duration(minimum_us=SECOND_US, maximum_us=LONGEST_DELAY_US),

@@ -104,7 +104,7 @@ def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_que
     if job.expiry is not None:
         flags |= Flag.EXPIRES
     # An operation on an IntFlag takes 0.8 µs, and most jobs need none.
-    if job.kind is DJANGO_TASK:
+    if job.django:
         flags |= DJANGO_TASK.flags
     if flags is not job.flags:
         job = replace(job, flags=flags)

@@ -9,7 +9,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import StoreError, StoreUnavailable, TenantFull
 from django_delayq.job.body.codec import encrypt, read_queue, with_due
-from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
+from django_delayq.job.job import DEFAULT_QUEUE, Job
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
@@ -24,7 +24,6 @@ _FIND_HOLDERS, _REPLACE = Script("find_holders"), Script("replace")
 #: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
 #: the rate is the same.
 BATCH = 250
-_HAS_EXTRAS = Flag.HAS_EXTRAS.value
 #: How many times the holders of keys are read, if they change before they are replaced.
 _TRIES = 10
 
@@ -76,7 +75,7 @@ class Enqueue:
         each_remaining_us = [_remaining_us(item, now) for item in unsent]
         if unsent[0].replaces:
             return ReplaceCall(self, unsent, each_remaining_us)
-        if len(unsent) == 1 and not unsent[0].job.flags & _HAS_EXTRAS:
+        if len(unsent) == 1 and not unsent[0].job.has_extras:
             call = self.enqueue_one(unsent[0], each_remaining_us[0])
         else:
             call = self._prepare_batch(unsent, each_remaining_us)
@@ -95,7 +94,7 @@ class Enqueue:
         for item, remaining_us in zip(unsent, each_remaining_us, strict=True):
             job = item.job
             args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
-            if job.flags & _HAS_EXTRAS:
+            if job.has_extras:
                 args += (self._extras(item).pack(), _how_unique(item), self._most_waiting(job))
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 

@@ -6,7 +6,7 @@ Calling a task calls the function; `enqueue()` sends a job. `using()`, `after()`
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import WRAPPER_ASSIGNMENTS
+from functools import WRAPPER_ASSIGNMENTS, cached_property
 from inspect import Signature
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
@@ -240,7 +240,8 @@ class Task(Pausable, AbsentMethods, Generic[P, R]):
         """Return stored arguments with the sensitive ones hidden."""
         return redact(self.signature, self.sensitive, args, kwargs)
 
-    @property
+    # Cached since each enqueue reads it three times.
+    @cached_property
     def wait_us(self) -> int | None:
         """The time from the call to the due time, in µs; None for none."""
         return self.unique.wait_us if isinstance(self.unique, Debounce) else self.delay_us
@@ -319,8 +320,11 @@ class Task(Pausable, AbsentMethods, Generic[P, R]):
         if self.has_open_rules:
             policy = self._resolve(policy, name=f"the task {self.name}", is_final=True)
         raw_id = next_id()
-        key = self._compute("key", self.key, self.key_of, args, kwargs)
-        tenant = self._compute("tenant", self.tenant, self.tenant_of, args, kwargs)
+        key, tenant = self.key, self.tenant
+        if key is None and self.key_of is not None:
+            key = self._compute("key", self.key_of, args, kwargs)
+        if tenant is None and self.tenant_of is not None:
+            tenant = self._compute("tenant", self.tenant_of, args, kwargs)
         if tenant is None:
             tenant = current_tenant.get()
         limits = tuple(self._limits(config, args, kwargs)) if self.limits.limits else ()
@@ -350,23 +354,14 @@ class Task(Pausable, AbsentMethods, Generic[P, R]):
         return config, job, 0.0 if self.wait_us is None else runtime.current().clock.steady()
 
     def _compute(
-        self,
-        name: str,
-        value: str | None,
-        func: ArgumentFunction | None,
-        args: list[Any],
-        kwargs: dict[str, Any],
-        *,
-        numbers: bool = False,
+        self, name: str, func: ArgumentFunction, args: list[Any], kwargs: dict[str, Any], *, numbers: bool = False
     ) -> str | None:
-        """Return an option of a job with these arguments: the value of the task, or what its function returns."""
-        if value is not None or func is None:
-            return value
+        """Return what the function of an option returns for these arguments."""
         return call_with_arguments(func, self.signature, args, kwargs, task=self.name, name=name, numbers=numbers)
 
     def _limits(self, config: Config, args: list[Any], kwargs: dict[str, Any]) -> Iterator[LimitUse]:
         return self.limits.uses(
-            config.tasks.limits, lambda name, func: self._compute(name, None, func, args, kwargs, numbers=True)
+            config.tasks.limits, lambda name, func: self._compute(name, func, args, kwargs, numbers=True)
         )
 
     def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:

@@ -71,8 +71,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a computed key replaces the key of the call",
         "task/task.py",
-        "if value is not None or func is None:",
-        "if func is None:",
+        "if key is None and self.key_of is not None:",
+        "if self.key_of is not None:",
     ): (KEYS,),
     at(
         "a key is computed without the defaults of the task",

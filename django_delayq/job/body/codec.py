@@ -13,7 +13,7 @@ from typing import Any
 
 from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge, UnknownEncryptionKey
 from django_delayq.job.body.options import expiry_option, options_of, read_expiry, read_options
-from django_delayq.job.job import DEFAULT_QUEUE, DJANGO_TASK, LARGE_BODY, MAX_DEPTH, MAX_PRIORITY, Flag, Job
+from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, MAX_DEPTH, MAX_PRIORITY, Flag, Job
 from django_delayq.job.security.encryption import Cipher
 
 FORMAT, ENCRYPTED_FORMAT = 1, 2
@@ -55,7 +55,7 @@ def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
     payload: list[Any] = [job.args, job.kwargs, options_of(job)]
     while payload and not payload[-1]:
         payload.pop()
-    text = (_encode_any if job.kind is DJANGO_TASK else _encode)(payload).encode("ascii")
+    text = (_encode_any if job.django else _encode)(payload).encode("ascii")
     if len(text) > max_payload:
         raise PayloadTooLarge(
             f"the arguments of {job.task} take {len(text):,} bytes, more than MAX_PAYLOAD ({max_payload:,}); "

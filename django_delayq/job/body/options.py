@@ -18,7 +18,8 @@ _DEFAULT_TTL_US = 86_400_000_000
 def options_of(job: Job) -> dict[str, Any]:
     """Return the options of a job."""
     options: dict[str, Any] = {}
-    if job.retry != job.kind.retry:
+    # Mostly both are one object: then no fields need to be compared.
+    if job.retry is not job.kind.retry and job.retry != job.kind.retry:
         base, cap = map(_us, (job.retry.base, job.retry.cap))
         # Four numbers, which every reader of format 1 knows; `p` is ignored by those before 0.1.
         number = MAX_ATTEMPTS if job.retry.max_attempts is None else job.retry.max_attempts
