@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from django_delayq.store import store
 from django_delayq.store.client.prelude import PARTS, Prelude
-from django_delayq.store.client.script import Script
+from django_delayq.store.client.script import _OF_QUEUE, Script
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.maintenance.acl_roles import commands_in
 
@@ -32,6 +32,18 @@ def code(path: Path) -> list[str]:
     """Return a script's lines without comments and blank ones."""
     bare = (re.sub(r"--.*", "", line).rstrip() for line in path.read_text().splitlines())
     return [line for line in bare if line]
+
+
+def declared(path: Path) -> set[str]:
+    """Return the names that a text declares, and those of the fields in its constructors of tables."""
+    text = re.sub(r"'[^'\n]*'", "''", "\n".join(code(path)))
+    found = [
+        *re.findall(r"local (?!function\b)(\w[\w, ]*)", text),
+        *re.findall(r"function [\w.]*\(([^)]*)\)", text),
+        *re.findall(r"for ([\w, ]+) (?:in|=) ", text),
+        *re.findall(r"[{,]\s*(\w+) = ", text),
+    ]
+    return set(re.findall(r"\w+", " ".join(found)))
 
 
 def users(name: str) -> list[Path]:
@@ -152,6 +164,13 @@ end
 """
 SOME_PARTS = {"_first": FIRST_PART, "_second": SECOND_PART, "_third": THIRD_PART}
 SOME_PRELUDE = Prelude(SOME_PARTS)
+#: Parts that are lazy.
+LAZY: list[set[str]] = [set(), {"_third"}, {"_second"}, {"_second", "_third"}]
+
+
+def in_front_of(source: str) -> str:
+    """Return a script after its parts; all but the first one are lazy."""
+    return SOME_PRELUDE.in_front_of(source, lazy={"_second", "_third"})
 
 
 @pytest.mark.parametrize(
@@ -166,9 +185,10 @@ SOME_PRELUDE = Prelude(SOME_PARTS)
     ],
 )
 def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: set[str]) -> None:
-    text = SOME_PRELUDE.in_front_of(source)
+    text = in_front_of(source)
     assert set(re.findall(r"local function (\w+)", text)) == names
-    assert "CONSTANT, OTHER = 1, 2" in text
+    # `inner` alone uses no variables.
+    assert ("CONSTANT, OTHER = 1, 2" in text) == bool(names - {"inner"})
     lines = "".join([*SOME_PARTS.values(), source]).count("\n")
     assert text.count("\n") == lines, "the line numbers of errors would be wrong"
 
@@ -188,17 +208,18 @@ def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: s
     ],
 )
 def test_a_script_runs_with_its_parts(source: str, result: object, client: Redis) -> None:
-    assert client.eval(SOME_PRELUDE.in_front_of(source), 0) == result
+    for lazy in LAZY:
+        assert client.eval(SOME_PRELUDE.in_front_of(source, lazy=lazy), 0) == result
 
 
 def test_a_script_does_not_see_what_is_used_in_a_part_alone(client: Redis) -> None:
     with pytest.raises(ResponseError, match="(?i)nonexistent global variable 'calls'"):
-        client.eval(SOME_PRELUDE.in_front_of("local others = _G; return sum_of(1) + others['calls']"), 0)
+        client.eval(in_front_of("local others = _G; return sum_of(1) + others['calls']"), 0)
 
 
 def test_a_part_is_created_at_its_first_use(client: Redis) -> None:
     source = "if ARGV[1] == 'yes' then return twice(1) end"
-    text = SOME_PRELUDE.in_front_of(source)
+    text = in_front_of(source)
     for name in ("_second", "_third"):
         creates = f"create = function({name})"
         assert text.count(creates) == 1
@@ -220,20 +241,27 @@ def test_the_name_of_a_shared_function_means_nothing_else() -> None:
     # The loader reads the function from its part wherever its name is.
     shared = set(re.findall(r"^local function (\w+)", "".join(path.read_text() for path in PRELUDE), re.MULTILINE))
     for path in (*PRELUDE, *FILES):
-        text = re.sub(r"'[^'\n]*'", "''", "\n".join(code(path)))
-        declared = [
-            *re.findall(r"local (?!function\b)(\w[\w, ]*)", text),
-            *re.findall(r"function [\w.]*\(([^)]*)\)", text),
-            *re.findall(r"for ([\w, ]+) (?:in|=) ", text),
-            # Fields of a table.
-            *re.findall(r"[{,]\s*(\w+) = ", text),
-        ]
-        assert not shared & set(re.findall(r"\w+", " ".join(declared))), path.name
+        assert not shared & declared(path), path.name
+
+
+@EACH
+def test_the_name_of_a_key_means_nothing_else(path: Path) -> None:
+    # The loader writes KEYS[n] wherever the name is, but for the keys of the queue of the call.
+    names = set(Script(path.stem).key_names) - _OF_QUEUE
+    for text in (*PRELUDE, path):
+        assert not names & declared(text), text.name
+
+
+@EACH
+def test_the_lazy_parts_of_a_script_are_used(path: Path) -> None:
+    if line := re.search(r"^-- Lazy: (.*)\.$", header(path), re.MULTILINE):
+        for name in line[1].split(", "):
+            assert f"local {name} = setmetatable(" in Script(path.stem).text
 
 
 def test_each_function_of_the_prelude_is_shared() -> None:
     # Parts of one script, in files of their own.
-    of_one = {"_choice": "settle_and_claim", "_candidates": "settle_and_claim"}
+    of_one = dict.fromkeys(("_parking", "_choice", "_candidates"), "settle_and_claim")
     scripts = {path.stem: Script(path.stem).text for path in FILES}
     for path in PRELUDE:
         for name in re.findall(r"^local function (\w+)", path.read_text(), re.MULTILINE):
@@ -247,21 +275,22 @@ def test_errors_are_reported_with_the_line_of_their_file(path: Path) -> None:
     loaded = enumerate(script.text.splitlines(), start=1)
     next(loaded)
     for file in (*PRELUDE, path):
-        lines = file.read_text().splitlines()
+        lines = [re.sub(" *--.*", "", line) for line in file.read_text().splitlines()]
         for number, line in enumerate(lines, start=1):
             at, text = next(loaded)
+            text = re.sub(r"KEYS\[(\d+)\]", lambda key: script.key_names[int(key[1]) - 1], text)
             for message in (f"user_script:{at}: error", f"@user_script: {at}: error"):
                 assert script.source_line(message) == f"{file.name}:{number}"
             if file != path and number == 1:
                 continue
             # The table of a part stands before its functions, and the end of a part follows its last line.
-            bare = re.sub(r"\b_[a-z]+\.(?!lua\b)", "", text)
+            bare = re.sub(r"\b_[a-z]+\.", "", text)
             if file != path and number == len(lines):
                 bare = "" if bare.startswith(" ") else bare[: len(line)]
             # What is not used is left out.
             expected = {line} if file == path else {line, ""}
             assert bare.rstrip() in expected, f"{file.name}:{number}"
-    assert [text for _, text in loaded] == ["end)()"]
+    assert list(loaded) == []
     assert script.source_line("no line") == f"{path.name}"
 
 

@@ -1,6 +1,6 @@
 """Planted bugs of queues and of batches of jobs, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations.mutation import EXCHANGE, PRELUDE, PROMOTE, Mutation
+from tests.stateful.mutations.mutation import EXCHANGE, PRELUDE, PROMOTE, QUEUES, Mutation
 
 at = Mutation.at
 NAMES = "tests/integration/store/queries/test_queue_names.py"
@@ -163,13 +163,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (NAMES,),
     at(
         "a ready job does not list its queue",
-        PRELUDE,
+        QUEUES,
         "  if not listed then list_queue(now, ready) end\n",
         "",
     ): (NAMES,),
     at(
         "a queue that is listed is never listed again",
-        PRELUDE,
+        QUEUES,
         "return listed and now - listed < MINUTE",
         "return listed",
     ): (NAMES,),
@@ -187,13 +187,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (NAMES,),
     at(
         "a new queue does not change the version of the queue list",
-        PRELUDE,
+        QUEUES,
         "== 1 then change_version(now) end",
         "== 1 then end",
     ): (LISTENER,),
     at(
         "a flush resets the version of the queue list",
-        PRELUDE,
+        QUEUES,
         "tonumber(found) or now) + 1",
         "tonumber(found) or 0) + 1",
     ): (LISTENER,),
@@ -217,7 +217,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (NAMES,),
     at(
         "an earlier due time does not update the due index of its queue",
-        PRELUDE,
+        QUEUES,
         "'LT', first,",
         "'NX', first,",
     ): (NAMES,),

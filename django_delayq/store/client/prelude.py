@@ -1,12 +1,12 @@
 """Prelude: the Lua functions that several scripts share, as they are put in front of a script.
 
-Lua creates every function of a script again at each call. So functions that a script does not name are left out, and
-each part but the first is a table that creates its functions when the call first reads one of them. A usual exchange of
-a worker meets no job with a tenant or a limit, and creates a third of its functions.
+Lua creates every function of a script again at each call. So a script gets only the functions that it names. Parts
+that most calls of a script do not use are lazy: such a part is a table that creates its functions when the call first
+reads one of them.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -15,18 +15,29 @@ FOLDER = files("django_delayq.store") / "lua"
 #: The parts by name. Each uses the ones before it.
 PARTS: Mapping[str, str] = {
     name: (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-    for name in ("_prelude", "_extras", "_turns", "_limits", "_places", "_choice", "_candidates")
+    for name in (
+        "_prelude",
+        "_queues",
+        "_extras",
+        "_turns",
+        "_limits",
+        "_parking",
+        "_places",
+        "_choice",
+        "_candidates",
+    )  # fmt: skip
 }
 #: The metatable of the tables. The first read of a part that does not exist yet calls the function that creates it.
 _LAZY = (
     "local LAZY = {__index = function(part, name) setmetatable(part, nil); part.create(part); return part[name] end}"
 )
-#: A comment, a string, or a name that is no field.
-_TOKEN = re.compile(r"--.*|'[^'\n]*'|(?<![.\w])[A-Za-z_]\w*")
+_COMMENT = re.compile(r" *--.*")
+#: A string, or a name that is no field.
+_TOKEN = re.compile(r"'[^'\n]*'|(?<![.\w])[A-Za-z_]\w*")
 #: A function: its name, and its text up to the `end` in the first column.
 _FUNCTION = re.compile(r"^(local function (\w+)\(.*?^end$)", re.MULTILINE | re.DOTALL)
-#: A declaration of variables in the first column.
-_VARIABLES = re.compile(r"^local (?!function )(\w+(?:, \w+)*)(?: = .*)?$", re.MULTILINE)
+#: A declaration of variables in the first column: their names, and their values.
+_VARIABLES = re.compile(r"^local (?!function )(\w+(?:, \w+)*)(?: = (.*))?$", re.MULTILINE)
 
 
 class _Piece(NamedTuple):
@@ -34,64 +45,69 @@ class _Piece(NamedTuple):
 
     #: The function's name; empty for other text.
     name: str
-    #: The text. It reads functions of earlier parts from their tables.
     text: str
-    #: The names in it.
-    names: frozenset[str]
+    #: The names in a function, or in the values of variables between functions.
+    names: Set[str]
+
+
+class _Part(NamedTuple):
+    """What one script gets of a part."""
+
+    name: str
+    text: str
+    #: The names of its functions.
+    functions: Sequence[str]
+    #: The names that it uses.
+    names: Set[str]
 
 
 class Prelude:
     """The parts, ready to be put in front of scripts."""
 
     def __init__(self, parts: Mapping[str, str]) -> None:
-        #: Name of a function -> the table that has it. Functions of the first part are in none.
-        self._tables: dict[str, str] = {}
         self._parts: dict[str, list[_Piece]] = {}
-        for table, text in parts.items():
+        self._functions: dict[str, _Piece] = {}
+        for part, text in parts.items():
             # Each function with its name in front, and the text before and behind it.
-            texts = iter(_FUNCTION.split(text))
-            pieces = [self._piece("", next(texts))]
+            texts = iter(_FUNCTION.split(_without_comments(text)))
+            pieces = [_between_functions(next(texts))]
             for function, name, behind in zip(texts, texts, texts, strict=True):
-                pieces += [self._piece(name, function), self._piece("", behind)]
-            if self._parts:
-                self._tables |= {piece.name: table for piece in pieces if piece.name}
-            self._parts[table] = pieces
+                self._functions[name] = _Piece(name, function, _names_in(function))
+                pieces += [self._functions[name], _between_functions(behind)]
+            self._parts[part] = pieces
 
-    def in_front_of(self, source: str) -> str:
-        """Return a script after the parts that it uses, without changing the number of their lines."""
-        script = self._piece("", source)
-        used = self._used_names(script)
-        kept = {
-            table: [piece if piece.name in used or not piece.name else _left_out(piece) for piece in pieces]
-            for table, pieces in self._parts.items()
-        }
-        (_, first), *others = kept.items()
-        texts = [_with_first_line(_text(first), _LAZY)]
-        for number, (table, pieces) in enumerate(others, start=1):
-            later = [piece for part in [*kept.values()][number + 1 :] for piece in part]
-            texts.append(_created_later(table, pieces, frozenset().union(*(piece.names for piece in [*later, script]))))
-        return "".join([*texts, script.text])
+    def in_front_of(
+        self, source: str, *, lazy: Set[str] = frozenset(), replacements: Mapping[str, str] | None = None
+    ) -> str:
+        """Return a script after what it uses of the parts, without comments, with other text in place of some names.
 
-    def _piece(self, name: str, text: str) -> _Piece:
-        names: set[str] = set()
+        Each line keeps its number. `lazy` has the names of the lazy parts; no other part is between them.
+        """
+        source = _without_comments(source)
+        names = _names_in(source)
+        functions = self._used_functions(names)
+        parts: list[_Part] = []
+        for name, pieces in reversed(self._parts.items()):
+            parts.insert(0, _used_part(name, pieces, functions, names))
+            names |= parts[0].names
+        of_names = dict(replacements or {})
+        first = next((number for number, part in enumerate(parts) if part.name in lazy), len(parts))
+        group, after = parts[first : first + len(lazy)], parts[first + len(lazy) :]
+        texts = [_replaced(part.text, of_names) for part in parts[:first]]
+        if group:
+            texts.insert(0, f"{_LAZY} ")
+            later = set().union(_names_in(source), *(part.names for part in after))
+            texts.append(_created_later(group, later, of_names))
+            of_names |= {name: f"_lazy.{part.name}.{name}" for part in group for name in part.functions}
+        return "".join([*texts, *(_replaced(text, of_names) for text in (*(part.text for part in after), source))])
 
-        def read_from_table(token: re.Match[str]) -> str:
-            word = token[0]
-            if word[0] in "-'":
-                return word
-            names.add(word)
-            return f"{self._tables[word]}.{word}" if word in self._tables else word
-
-        return _Piece(name, _TOKEN.sub(read_from_table, text), frozenset(names))
-
-    def _used_names(self, script: _Piece) -> set[str]:
-        """Return the names in a script, and in the functions that it uses directly or through others."""
-        functions = {piece.name: piece for pieces in self._parts.values() for piece in pieces if piece.name}
+    def _used_functions(self, names: Set[str]) -> Set[str]:
+        """Return the names of the functions that a script with these names uses, directly or through others."""
         used: set[str] = set()
-        found = set(script.names)
+        found = names & self._functions.keys()
         while found:
             used |= found
-            found = set().union(*(functions[name].names for name in found & functions.keys())) - used
+            found = set().union(*(self._functions[name].names for name in found)) & self._functions.keys() - used
         return used
 
 
@@ -101,33 +117,67 @@ def prelude() -> Prelude:
     return Prelude(PARTS)
 
 
-def _created_later(table: str, pieces: Sequence[_Piece], used: frozenset[str]) -> str:
-    """Return a part as a table that creates its functions. Variables that later text uses are declared before it."""
+def _between_functions(text: str) -> _Piece:
+    return _Piece("", text, set().union(*(_names_in(found[2] or "") for found in _VARIABLES.finditer(text))))
 
-    def take_out(found: re.Match[str]) -> str:
-        if used.isdisjoint(found[1].split(", ")):
-            return found[0]
-        declared.append(found[0])
-        return ""
 
-    declared: list[str] = []
-    text = _VARIABLES.sub(take_out, _text(pieces))
-    functions = [piece.name for piece in pieces if piece.name in used and piece.text.strip()]
-    if not functions:
-        return " ".join(declared) + "\n" * text.count("\n")
-    members = ", ".join(f"{table}.{name}" for name in functions)
-    first = " ".join([*declared, f"local {table} = setmetatable({{create = function({table})"])
-    text = _with_first_line(text, first).removesuffix("\n")
-    return f"{text} {members} = {', '.join(functions)} end}}, LAZY)\n"
+def _used_part(part: str, pieces: Sequence[_Piece], functions: Set[str], later: Set[str]) -> _Part:
+    """Return a part without the functions and the variables that neither it nor later text uses."""
+    kept = [piece if piece.name in functions or not piece.name else _left_out(piece) for piece in pieces]
+    names = set().union(*(piece.names for piece in kept))
+    text, _ = _without_variables("".join(piece.text for piece in kept), lambda found: found.isdisjoint(names | later))
+    return _Part(part, text, [piece.name for piece in kept if piece.name in functions], names)
 
 
 def _left_out(piece: _Piece) -> _Piece:
     return _Piece(piece.name, "\n" * piece.text.count("\n"), frozenset())
 
 
-def _text(pieces: Sequence[_Piece]) -> str:
-    return "".join(piece.text for piece in pieces)
+def _created_later(group: Sequence[_Part], later: Set[str], replacements: Mapping[str, str]) -> str:
+    """Return lazy parts as one table of tables that create their functions. `later` has the names in later text."""
+    texts, variables, of_names = [], [], dict(replacements)
+    for number, part in enumerate(group, start=1):
+        in_group = set().union(*(each.names for each in group[number:]))
+        text, outside = _without_variables(part.text, lambda declared: not declared.isdisjoint(later))
+        text, inside = _without_variables(text, lambda declared: not declared.isdisjoint(in_group))  # noqa: B023
+        texts.append(_table(part.name, _replaced(text, of_names), part.functions, inside))
+        variables += outside
+        of_names |= {name: f"{part.name}.{name}" for name in part.functions}
+    # One table outside: each costs every call, used or not.
+    return _table("_lazy", "".join(texts), [part.name for part in group if part.functions], variables)
 
 
-def _with_first_line(text: str, line: str) -> str:
-    return f"{line}\n{text.partition(chr(10))[2]}"
+def _table(name: str, text: str, members: Sequence[str], variables: Sequence[str]) -> str:
+    """Return a text as a table that creates its members at the first read, after variables that other text uses."""
+    if not members:
+        return " ".join(variables) + "\n" * text.count("\n")
+    first = " ".join([*variables, f"local {name} = setmetatable({{create = function({name})"])
+    names = ", ".join(f"{name}.{member}" for member in members)
+    return f"{first} {text.removesuffix(chr(10))} {names} = {', '.join(members)} end}}, LAZY)\n"
+
+
+def _without_comments(text: str) -> str:
+    return _COMMENT.sub("", text)
+
+
+def _without_variables(text: str, is_left_out: Callable[[Set[str]], bool]) -> tuple[str, list[str]]:
+    """Return a text without some declarations of variables, and these declarations."""
+    left_out = []
+
+    def leave_out(found: re.Match[str]) -> str:
+        if not is_left_out(set(found[1].split(", "))):
+            return found[0]
+        left_out.append(found[0])
+        return ""
+
+    return _VARIABLES.sub(leave_out, text), left_out
+
+
+def _names_in(text: str) -> Set[str]:
+    """Return the names in a text that are no fields."""
+    return {token for token in _TOKEN.findall(text) if token[0] != "'"}
+
+
+def _replaced(text: str, replacements: Mapping[str, str]) -> str:
+    """Return a text with other text in place of some names."""
+    return _TOKEN.sub(lambda token: replacements.get(token[0], token[0]), text)

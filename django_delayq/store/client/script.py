@@ -27,6 +27,9 @@ from django_delayq.store.client.prelude import FOLDER, PARTS, prelude
 T = TypeVar("T")
 
 _HEADER = re.compile(r"^-- KEYS: (?P<names>\w+(?:,(?: |\n--   )\w+)*)[;.]", re.MULTILINE)
+_LAZY = re.compile(r"^-- Lazy: (?P<parts>\w+(?:, \w+)*)\.", re.MULTILINE)
+#: Keys of the queue of the call. Shared functions have parameters of these names, for the keys of any queue.
+_OF_QUEUE = frozenset({"scheduled", "ready", "recovered", "parked", "queue_notify"})
 _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
 
 #: Redis's error codes for "not now": the call may be repeated. LOADING, MASTERDOWN … also arrive as plain errors.
@@ -58,13 +61,16 @@ class Script:
     @cached_property
     def text(self) -> str:
         """The text that Redis runs. Made at its first use, because a process uses few of the scripts."""
-        count = len(self.key_names)
-        # Script and prelude use the keys by these names; FIXED is their number, and the keys of the call follow. The
-        # rest of the text is wrapped in a function. Functions inside it then copy its upvalues. Otherwise Lua would
-        # search its list of open upvalues for each key that each function uses.
-        names, keys = ", ".join(self.key_names), ", ".join(f"KEYS[{number}]" for number in range(1, count + 1))
-        head = f"local {names}, FIXED = {keys}, {count} return (function()"
-        return f"{head}\n{prelude().in_front_of(self._source)}end)()\n"
+        lazy = _LAZY.search(self._source)
+        keys = {name: f"KEYS[{number}]" for number, name in enumerate(self.key_names, start=1)}
+        # As variables only those whose names are parameters of shared functions: a function that uses a variable from
+        # outside costs a search in a list of them at every call. FIXED is the number of keys that every call has; those
+        # of the call follow.
+        variables = {"FIXED": str(len(keys))} | {name: keys.pop(name) for name in _OF_QUEUE & keys.keys()}
+        body = prelude().in_front_of(
+            self._source, lazy=frozenset(lazy["parts"].split(", ") if lazy else ()), replacements=keys
+        )
+        return f"local {', '.join(variables)} = {', '.join(variables.values())}\n{body}"
 
     @cached_property
     def sha(self) -> str:

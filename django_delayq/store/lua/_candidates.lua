@@ -1,9 +1,9 @@
--- Candidates: the jobs that a worker may claim next, over all of its queues, and what keeps one of them from beginning. A
--- part of `settle_and_claim` alone.
+-- Candidates: the jobs that a worker may claim next, over all of its queues. A part
+-- of `settle_and_claim` alone.
 --
 -- `request` has what the worker asks for: want (most claims), strict (whether the queues are served in their order), fair
--- (1 or 0 for each served queue: whether it is fair), most_fair (most claims of fair queues), and queues (the numbers of
--- those that are not paused).
+-- (1 or 0 for each served queue: whether it is fair), most_fair (most claims of fair queues), and numbers (those of the
+-- queues that are not paused).
 
 -- Jobs read at once after some were set aside; keys of one EXISTS (Lua passes some thousand arguments at most).
 local READ_AHEAD, EXISTS_KEYS = 64, 1000
@@ -18,13 +18,17 @@ local function goes_before(request, a, b)
   return first < second or (first == second and a.order < b.order)
 end
 
+local function sort_jobs(request, entries)
+  table.sort(entries, function(a, b) return goes_before(request, a, b) end)
+end
+
 -- The ranks of the first jobs of a fair queue: the n-th of its turns has the place of the n-th rank among other queues.
 local function ranks_of(place, most)
   local entries = lowest(place, most)
-  local jobs = unpaused_jobs(place, entries)
-  if #jobs < #entries then jobs = unpaused_jobs(place, lowest(place, math.max(most, READ_AHEAD))) end
+  local unpaused = unpaused_jobs(place, entries)
+  if #unpaused < #entries then unpaused = unpaused_jobs(place, lowest(place, math.max(most, READ_AHEAD))) end
   local ranks = {}
-  for i = 2, #jobs, 2 do ranks[i / 2] = tonumber(jobs[i]) end
+  for i = 2, #unpaused, 2 do ranks[i / 2] = tonumber(unpaused[i]) end
   return ranks
 end
 
@@ -32,17 +36,16 @@ end
 -- queue holds at most count + 2 - k of the count + 1 best jobs. `beside` = whether other jobs are put among them.
 local function best_ready(now, request, count, beside)
   local found, sources, left, fair_left = {}, {}, {}, request.most_fair
-  local function is_before(a, b) return goes_before(request, a, b) end
-  for _, queue in ipairs(request.queues) do
+  for _, queue in ipairs(request.numbers) do
     local place, by_turns = KEYS[FIXED + 4 * queue - 3], is_fair(request, queue)
     -- The only queue's best jobs are the best of all: they are read at once.
-    local heads = lowest(place, #request.queues == 1 and not by_turns and count or 0)
+    local heads = lowest(place, #request.numbers == 1 and not by_turns and count or 0)
     if by_turns and heads[1] then
       give_turns(now, place)
       heads = first_unpaused(now, place, heads)
       if not heads[1] then
-        local jobs, is_cut = by_turn(place, 1)
-        if jobs[1] then heads = {jobs[1].member, jobs[1].rank} end
+        local first, is_cut = by_turn(place, 1)
+        if first[1] then heads = {first[1].member, first[1].rank} end
         if is_cut then left[#left + 1] = queue end
       end
     elseif by_turns then
@@ -54,7 +57,7 @@ local function best_ready(now, request, count, beside)
       }
     end
   end
-  if #sources > 1 then table.sort(sources, is_before) end
+  if #sources > 1 then sort_jobs(request, sources) end
   for number, source in ipairs(sources) do
     local queue, place = source.queue, source.place
     local most = request.strict and count - #found or count + 1 - number
@@ -63,16 +66,16 @@ local function best_ready(now, request, count, beside)
     elseif source.by_turns then
       local ranks, last_rank = (beside or #sources > 1) and ranks_of(place, most) or {}, -math.huge
       -- After jobs were set aside more are looked at, as in other queues: those behind them may have crashed too.
-      local jobs, is_cut = next_by_turn(now, place, (count > request.want and most or math.min(most, fair_left)) + 1)
+      local next_jobs, is_cut = next_by_turn(now, place, (count > request.want and most or math.min(most, fair_left)) + 1)
       if is_cut then left[#left + 1] = queue end
-      for i, job in ipairs(jobs) do
+      for i, job in ipairs(next_jobs) do
         job.queue, job.place, job.order = queue, place, queue * 1000 + i
         -- The jobs of a queue keep the order of its turns, also where fewer ranks are known.
         last_rank = math.max(last_rank, ranks[i] or job.rank)
         job.sorted_by, found[#found + 1], fair_left = last_rank, job, math.max(0, fair_left - 1)
       end
     else
-      local heads = #request.queues == 1 and source.heads or lowest(place, most)
+      local heads = #request.numbers == 1 and source.heads or lowest(place, most)
       for i = 1, #heads, 2 do
         if #heads[i] == 14 then
           found[#found + 1] = {
@@ -86,14 +89,14 @@ local function best_ready(now, request, count, beside)
       end
     end
   end
-  if #sources > 1 then table.sort(found, is_before) end
+  if #sources > 1 then sort_jobs(request, found) end
   return found, left
 end
 
 -- The first recovered job that a worker may claim; nothing if there is none.
 local function next_recovered(now, request)
   local first
-  for _, queue in ipairs(request.queues) do
+  for _, queue in ipairs(request.numbers) do
     local place = KEYS[FIXED + 4 * queue - 1]
     local head = lowest(place, 0)
     if is_fair(request, queue) then head = first_unpaused(now, place, head) end
@@ -110,38 +113,9 @@ end
 
 local function any_recovered(request)
   local keys = {}
-  for i, queue in ipairs(request.queues) do keys[i] = KEYS[FIXED + 4 * queue - 1] end
+  for i, queue in ipairs(request.numbers) do keys[i] = KEYS[FIXED + 4 * queue - 1] end
   for from = 1, #keys, EXISTS_KEYS do
     if redis.call('EXISTS', unpack(keys, from, math.min(from + EXISTS_KEYS - 1, #keys))) > 0 then return true end
   end
   return false
-end
-
--- A job enters `parked` because of a limit.
-local function park(parked, member, rank, id)
-  local record = read_extras(member)
-  local cost = cost_of_limit(limits_of_extras(record), id)
-  redis.call('ZADD', parked, rank, member)
-  redis.call('HSET', waiting_for, string.sub(member, 1, 12), id)
-  redis.call('ZADD', limit_jobs, 0, parked_entry(id, parked, group_of_extras(record), member, rank, cost))
-  if record then add_tenant_job(parked, member, rank) end
-end
-
--- The limit that keeps a job from beginning, and from when on it may begin under that limit; nothing if it may begin now.
-local function closed_limit(now, place, member, rank, record)
-  local limits, group = limits_of_extras(record), group_of_extras(record)
-  for _, limit in ipairs(limits) do
-    local state = limit_state(now, limit.id)
-    local moment = opens_at(state, limit.cost)
-    correct_times(limit.id, state)
-    if moment > now then return limit.id, moment end
-    -- Those that wait already go first, except before a job that was one of them. No two jobs have the same order:
-    -- otherwise each of two jobs with several limits could wait for the other one.
-    local from = PARKED .. limit.id .. queue_hash(place) .. group
-    local own = from .. struct.pack('>I8', math.max(0, tonumber(rank))) .. member
-    if redis.call('ZRANGE', limit_jobs, '[' .. from, '(' .. own, 'BYLEX', 'LIMIT', 0, 1)[1]
-      and not redis.call('ZSCORE', limit_jobs, let_in_entry(limit.id, place, group, member, limit.cost)) then
-      return limit.id, 0
-    end
-  end
 end

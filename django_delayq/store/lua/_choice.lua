@@ -119,7 +119,7 @@ local function active_flows(place, from, most)
         local flow = flow_of_turn(entry)
         read[#read + 1] = {
           flow = flow, priority = string.byte(flow, 15), tag = struct.unpack('>I7', entry, 9), entry = entry,
-          jobs = {}, at = 1, read = 0,
+          entries = {}, at = 1, read = 0,
         }
         names[#names + 1], names[#names + 2] = flow, string.sub(flow, 1, 14)
       elseif not drop_stale(turns, entry) then
@@ -169,19 +169,19 @@ local function by_turn(place, most)
   while #found < most and flows[1] do
     local first = table.remove(flows, 1)
     local back = first
-    if first.at > #first.jobs and not first.is_all then
+    if first.at > #first.entries and not first.is_all then
       -- Most flows have one turn in a claim; a second job tells that they stay active.
       local count = first.read == 0 and 2 or most - #found + 1
-      first.jobs, first.at, first.read = jobs_of_flow(first.flow, first.read, count), 1, first.read + count
-      first.is_all = #first.jobs < count
+      first.entries, first.at, first.read = jobs_of_flow(first.flow, first.read, count), 1, first.read + count
+      first.is_all = #first.entries < count
     end
-    local entry = first.jobs[first.at]
+    local entry = first.entries[first.at]
     first.at = first.at + 1
     if entry then
       local member = string.sub(entry, 23, 34) .. string.sub(entry, 16, 16) .. string.sub(entry, 35, 35)
       local rank = #entry == 36 and not seen[member] and redis.call('ZSCORE', place, member)
       if rank and time_of(rank) == string.sub(entry, 17, 22) then
-        local has_more = first.jobs[first.at] ~= nil
+        local has_more = first.entries[first.at] ~= nil
         seen[member], found[#found + 1] = true, {
           member = member, rank = tonumber(rank), flow = first.flow, entry = entry,
           has_more = has_more, is_known = has_more or first.is_all,

@@ -1,6 +1,6 @@
 -- Prelude: the functions that several scripts share. They own the clock, ranks, notifications, and how a job enters or
---   leaves a place. The loader puts the names of a script's keys in front, which the functions read. It leaves out each
---   function that the script does not use.
+--   leaves a place. The loader leaves out each function that the script does not use, and writes KEYS[n] for the names of
+--   the script's keys.
 --
 -- Two rules hold for every script that writes:
 -- 1. Type checks: before its first write, a script reads each key that it will write later (ZCARD, HLEN, GET). If
@@ -32,7 +32,7 @@ local function due_time(text, now)
 end
 
 local function has(member, flag)
-  return math.floor((string.byte(member, 14) or 0) / flag) % 2 == 1
+  return (string.byte(member, 14) or 0) % (2 * flag) >= flag
 end
 
 -- A job delayed by its caller gets a head start (ms): it runs before others, and yet delays none for longer than that.
@@ -63,9 +63,9 @@ local function read_claim(record, token)
   return stop_by, due, at, flags >= 4
 end
 
--- The name of a queue, encoded: the end of each of its keys. `queues` and `next_due` hold names in this form.
+-- The name of a queue, encoded: the end of each of its keys, or the name itself. `queues` and `next_due` hold names in this form.
 local function queue_of(key)
-  return string.match(key, '[^:]*$')
+  return string.match(key, '.*:(.*)') or key
 end
 
 -- A notification is a list of at most one element: a second one adds nothing until somebody pops the first.
@@ -97,68 +97,9 @@ local function check_zsets(...)
   for _, key in ipairs({...}) do redis.call('ZCARD', key) end
 end
 
--- Before put_ready().
-local function check_ready(ready)
-  redis.call('ZCARD', ready); redis.call('ZCARD', queues)
-end
-
--- Before index_and_notify().
-local function check_next_due()
-  redis.call('ZCARD', next_due)
-  promotion_at = redis.call('GET', next_promotion)
-end
-
--- Before put_scheduled().
-local function check_scheduled(scheduled)
-  redis.call('ZCARD', scheduled); check_next_due()
-end
-
--- The type checks of what _turns.lua writes. Returns whether any job of a tenant is stored. It is here because every
--- exchange calls it, and most of them need nothing else of that part.
+-- The type checks of what _turns.lua writes. Returns whether any job of a tenant is stored. It is here because each
+-- promotion calls it, and most of them need nothing else of that part.
 local function check_tenants()
   redis.call('ZCARD', turns); redis.call('HLEN', tenants)
   return redis.call('ZCARD', tenant_jobs) > 0
-end
-
--- Workers of all queues read the names again when the version differs. The first version is a time, so that it also
--- differs after a flush.
-local function change_version(now)
-  -- If the key has another type (it was edited manually), GET fails and SET replaces the key.
-  local found = redis.pcall('GET', queues_version)
-  redis.call('SET', queues_version, (type(found) == 'string' and tonumber(found) or now) + 1)
-end
-
--- Whether `queues` has the queue of `ready`, with a time of the last minute. An older time must be renewed: the name is
--- removed about ten minutes after its last job.
-local function listed_recently(now, ready)
-  local listed = redis.call('ZSCORE', queues, queue_of(ready))
-  return listed and now - listed < MINUTE
-end
-
-local function list_queue(now, ready)
-  if redis.call('ZADD', queues, now, queue_of(ready)) == 1 then change_version(now) end
-end
-
--- `next_due` holds the first due time of each queue; every script that removes scheduled jobs calls this.
-local function index_due(scheduled)
-  local first = lowest(scheduled, 0)
-  if first[2] then
-    redis.call('ZADD', next_due, first[2], queue_of(scheduled))
-  else
-    redis.call('ZREM', next_due, queue_of(scheduled))
-  end
-end
-
--- After jobs entered `ready`: list the queue, unless it is `listed` (see listed_recently()), and notify workers.
-local function list_and_notify(now, ready, queue_notify, listed)
-  if not listed then list_queue(now, ready) end
-  notify_workers(queue_notify)
-end
-
--- After jobs entered `scheduled`: put the queue into `next_due`, and notify the dispatcher if it must promote earlier.
--- `first` is the earliest due time of these jobs.
-local function index_and_notify(scheduled, first)
-  -- If the queue was not in the index (it is new, or its entry was lost), older jobs may be due before these.
-  if redis.call('ZADD', next_due, 'LT', first, queue_of(scheduled)) == 1 then index_due(scheduled) end
-  if first < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
 end

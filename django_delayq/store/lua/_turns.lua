@@ -133,15 +133,15 @@ local function refuse_if_full(counts, number, tenant, most)
   return true
 end
 
--- The error that names all jobs that were refused; nothing if none was. For each full tenant: the numbers of its jobs,
--- how many wait, how many may.
+-- The error that names all jobs that were refused, at least one. For each full tenant: the numbers of its jobs, how many
+-- wait, how many may.
 local function tenant_full(counts)
   local words = {'TENANTFULL'}
   for _, count in ipairs(counts) do
     local size = #words
     words[size + 1], words[size + 2], words[size + 3] = table.concat(count.refused, ','), count.stored, count.most
   end
-  return counts[1] and redis.error_reply(table.concat(words, ' '))
+  return redis.error_reply(table.concat(words, ' '))
 end
 
 -- The jobs of a flow in the order of their ranks: `count` entries after the first `skipped`.

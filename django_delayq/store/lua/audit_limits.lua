@@ -15,7 +15,7 @@ local now, noun, repair = now_us(ARGV[1]), ARGV[2], ARGV[3] == '1'
 
 -- Records of no job: the lengths of a field or entry, and the length of a value of 1 or several parts.
 local SIZES = {
-  limit_turns = {entry = 12, part = 14}, next_let_in = {entry = 12}, limit_times = {entry = 12},
+  limit_turns = {entry = 12, part = 14}, ['next_let_in'] = {entry = 12}, limit_times = {entry = 12},
   limit_rules = {entry = 4, value = 16}, paused_tasks = {entry = 12},
 }
 local is_hash = redis.call('TYPE', records).ok == 'hash'

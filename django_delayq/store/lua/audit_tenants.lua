@@ -10,9 +10,9 @@ local now, noun, repair = now_us(ARGV[1]), ARGV[2], ARGV[3] == '1'
 
 -- The flow of an entry of `tenant_jobs` that has a turn, of `turns`, or of `tenants`; nothing if it is of none.
 local flow_in = {
-  tenant_jobs = function(entry) return string.sub(entry, 1, 1) == TURN and string.sub(entry, 2, 16) end,
-  turns = flow_of_turn,
-  tenants = function(field) return #field == 15 and field end,
+  ['tenant_jobs'] = function(entry) return string.sub(entry, 1, 1) == TURN and string.sub(entry, 2, 16) end,
+  ['turns'] = flow_of_turn,
+  ['tenants'] = function(field) return #field == 15 and field end,
 }
 
 local function is_served(flow)

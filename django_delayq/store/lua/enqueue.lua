@@ -8,6 +8,7 @@
 --   throttled job the length of its window, µs), most jobs of its tenant that may wait in the queue ('' = any number).
 -- Returns: now (µs), then for each job that was not stored because its key is held: its number, the holder's member; and
 --   for each that was not because it is throttled: its number, the id of the first job of the window.
+-- Lazy: _extras, _turns.
 -- Errors: nothing was stored. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
 --   TENANTFULL, then for each full tenant <job numbers, joined by commas> <number of waiting jobs> <how many may wait>:
 --   without these jobs the batch would be stored.
@@ -77,8 +78,7 @@ while at <= #ARGV do
   end
   number = number + 1
 end
-local refusal = tenant_full(waiting)
-if refusal then return refusal end
+if waiting[1] then return tenant_full(waiting) end
 
 -- Type checks (see the prelude).
 if has_extras then redis.call('HLEN', job_extras); check_tenants() end

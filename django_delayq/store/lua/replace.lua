@@ -62,8 +62,7 @@ for at = 3, #ARGV, 9 do
   end
   reply[#reply + 1] = word == 'NEW' and 'STORED' or word
 end
-local refusal = tenant_full(waiting)
-if refusal then return refusal end
+if waiting[1] then return tenant_full(waiting) end
 
 for _, job in ipairs(batch) do
   local due = due_time(job.due, now)

@@ -19,21 +19,26 @@
 --   only, 1 = no earlier exchange of this worker is known, 1 = recovered jobs remain that this worker does not run, ids
 --   of paused tasks (12 bytes each, joined), numbers of the claims to drop, since a limit keeps their jobs from beginning
 --   (a byte each, joined); then per claim: member, number of its served queue, rank, body, attempts record (false = none).
+-- Lazy: _queues, _extras, _turns, _limits, _parking, _places, _choice.
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
 -- Cost: O(k log n), and O(1) a served queue. It drops at most 512 stale entries of fair queues; then more can be claimed.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_us, served, worker_name = tonumber(ARGV[5]), tonumber(ARGV[7]), ARGV[8]
 local may_recover, blocking, OUTCOMES_AT = ARGV[9] == '1', ARGV[10] == '1', 18
 -- See _candidates.lua.
-local request = {want = want, strict = ARGV[6] == '1', fair = ARGV[11], most_fair = tonumber(ARGV[12]), queues = {}}
+local request = {want = want, strict = ARGV[6] == '1', fair = ARGV[11], most_fair = tonumber(ARGV[12]), numbers = {}}
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- No script writes a shorter one: it was edited manually.
 if last and #last < 16 then last = false end
 local promotion, version = redis.call('GET', next_promotion), redis.call('GET', queues_version) or ''
--- Most projects have no limits: their exchanges read nothing else of them.
-local any_limits = redis.call('EXISTS', limit_rules, limit_jobs, claim_limits, paused_tasks) > 0
+-- Most exchanges meet nothing of these: then one command tells so, and neither reads nor checks are needed.
+local is_plain = redis.call(
+  'EXISTS', paused, job_extras, unique_keys, turns, tenants, tenant_jobs, limit_rules, limit_jobs, claim_limits,
+  paused_tasks
+) == 0
+local any_limits = not is_plain and redis.call('EXISTS', limit_rules, limit_jobs, claim_limits, paused_tasks) > 0
 
 local function read(hash, claims)
   local ids = {}
@@ -50,8 +55,9 @@ local function answer(lost, stopped, more, recovered, claims, bodies, records)
   local to_drop = ''
   for i, claim in ipairs(claims) do
     -- It was claimed although it may not begin: it holds nothing.
-    local id = has(claim.member, LIMITED) and string.sub(claim.member, 1, 12)
-    if id and redis.call('HEXISTS', claim_limits, id) == 0 then to_drop = to_drop .. string.char(i) end
+    if claim.is_limited and redis.call('HEXISTS', claim_limits, string.sub(claim.member, 1, 12)) == 0 then
+      to_drop = to_drop .. string.char(i)
+    end
   end
   local reply = {
     now, lost, stopped, overdue_in + 1, version, more, last and 0 or 1, recovered and 1 or 0,
@@ -66,7 +72,7 @@ local function answer(lost, stopped, more, recovered, claims, bodies, records)
 end
 
 -- The answer to an exchange that is not applied: it is cancelled, too old, or was applied before. Nothing for others.
-local function answer_without_exchange()
+do
   -- A blocking exchange is cancelled if its number was sent again with want = 0, or its process has left. Its blocking
   -- pop consumed a notification all the same, so it is sent again.
   local last_number, lost_size, stopped_size, position = struct.unpack('>I8I4I4', last or string.rep('\0', 16))
@@ -85,7 +91,7 @@ local function answer_without_exchange()
       for i = stopped_at + stopped_size, #last - 25, 26 do
         local member, rank, queue = struct.unpack('>c14I8I4', last, i)
         if redis.call('ZSCORE', leases, member .. token) then
-          held[#held + 1] = {member = member, rank = rank, queue = queue}
+          held[#held + 1] = {member = member, rank = rank, queue = queue, is_limited = has(member, LIMITED)}
         end
       end
       return answer(lost, stopped, 1, false, held, read(jobs, held), read(attempts, held))
@@ -93,15 +99,12 @@ local function answer_without_exchange()
   end
 end
 
-local early = answer_without_exchange()
-if early then return early end
-
 -- Type checks (see the prelude).
 redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
-local any_tenants = check_tenants()
+local any_tenants = not is_plain and check_tenants()
 -- Without outcomes these two are only read, and that before anything is claimed.
 if #ARGV[14] > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.call('HLEN', attempts) end
-local any_paused = redis.call('HLEN', paused) > 0
+local any_paused = not is_plain and redis.call('HLEN', paused) > 0
 promotion_at = promotion
 if any_limits then
   check_limits(); check_hashes(limit_rules, claim_limits, paused_tasks); redis.call('ZCARD', limit_times)
@@ -113,9 +116,9 @@ end
 local outcome_keys = FIXED + 4 * served + tonumber(ARGV[17])
 for base = outcome_keys, #KEYS - 4, 4 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
 
--- Apply the outcomes. Returns what the worker learns of them (see above), and whether there were any.
-local function settle()
-  local lost, stopped = '', ''
+-- Apply the outcomes.
+local lost, stopped, has_outcomes = '', '', false
+do
   -- Read the outcomes first, then see which of them still hold their lease.
   local acknowledged, dead_count, retry_count = ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16])
   local settled, dead, retries, results, at = {}, {}, {}, {}, OUTCOMES_AT
@@ -146,7 +149,7 @@ local function settle()
     end
   end
   -- A job that is claimed may give its key up, after outcomes were applied.
-  if has_extras or (want > 0 and #settled > 0) then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
+  if not is_plain and (has_extras or want > 0 and #settled > 0) then check_hashes(job_extras, unique_keys) end
   -- A job that was asked to stop may end as a success. Its retry, release or dead letter is refused. The worker then settles
   -- it as stopped.
   local again = {}
@@ -200,7 +203,7 @@ local function settle()
     else
       local result = results[lease]
       if result then keep_result(result.key, id, result.ending, result.ttl) end
-      delete_extras(member)
+      if has_extras then delete_extras(member) end
       done[#done + 1] = id
     end
   end
@@ -208,54 +211,43 @@ local function settle()
   for _, member in ipairs(waiting) do take_key_again(member) end
   if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end
   if #done > 0 then redis.call('HDEL', jobs, unpack(done)); redis.call('HDEL', attempts, unpack(done)) end
-  return lost, stopped, #settled > 0
+  has_outcomes = #settled > 0
 end
-
-local lost, stopped, has_outcomes = settle()
 
 -- A paused queue sends no notification either: the worker would wake up for nothing.
 for queue = 1, want > 0 and served or 0 do
   if not (any_paused and redis.call('HEXISTS', paused, KEYS[FIXED + 4 * queue - 3]) == 1) then
-    table.insert(request.queues, queue)
+    table.insert(request.numbers, queue)
   end
 end
 -- A large body, or a job whose last attempt crashed, is claimed only as the first and then alone: several large bodies
 -- would block Redis, and a second crash would blame the other jobs. A crashed job that this worker may not run is set
 -- aside once, so that later claims do not meet it.
 local recovered_job = may_recover and next_recovered(now, request)
--- Choose the jobs to claim. Returns them and their attempts records; whether more can be claimed (see above), and the queues
--- that have it; and whether no job was set aside at last.
-local function choose()
-  local claims, records = {}, {}
+-- Choose the jobs to claim: the claims and their attempts records; whether more can be claimed (see above), and the queues
+-- that have more; and whether no job was set aside at last.
+local claims, records, more, left, is_sure = {}, {}, 0, {}, true
+do
   -- Most jobs set aside in one exchange, and most of those that are parked.
   local MOST_ASIDE, MOST_PARKED = 512, 64
-  -- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped.
-  local function passes_limits(entry)
-    local record = redis.call('HGET', job_extras, string.sub(entry.member, 1, 12))
-    local limits, drops = limits_of_extras(record)
-    entry.waits_for, entry.opens = closed_limit(now, entry.place, entry.member, entry.rank, record)
-    if not entry.waits_for then count_in_limits(now, limits) end
-    return drops or not entry.waits_for
-  end
-  local found, left, aside, moved, ahead, parked_left = {}, {}, {}, 0, want, MOST_PARKED
+  local found, aside, moved, ahead, parked_left = {}, {}, 0, want, MOST_PARKED
   local fair_left, limited_left = request.most_fair, tonumber(ARGV[13])
-  local function is_before(a, b) return goes_before(request, a, b) end
   repeat
     found, left = best_ready(now, request, ahead, recovered_job)
+    if recovered_job then recovered_job.is_passed_over = false end
     aside = {}
-    if recovered_job then table.insert(found, recovered_job); table.sort(found, is_before) end
+    if recovered_job then table.insert(found, recovered_job); sort_jobs(request, found) end
     local known, full, rest = read(attempts, {unpack(found, 1, math.min(ahead, #found))}), false, {}
     for i, entry in ipairs(found) do
-      entry.is_passed_over = false
       local suspect = entry == recovered_job or crash_suspected(known[i])
       if suspect and not may_recover then
         aside[#aside + 1] = entry
       else
         local alone, limited = suspect or has(entry.member, LARGE), has(entry.member, LIMITED)
-        entry.is_beyond = entry.flow and fair_left <= 0 or limited and limited_left <= 0
+        entry.is_limited, entry.is_beyond = limited, entry.flow and fair_left <= 0 or limited and limited_left <= 0
         full = full or #claims == want or i > ahead or (alone and #claims > 0 and not entry.is_beyond)
           or limited and parked_left == 0
-        if not full and not entry.is_beyond and limited and not passes_limits(entry) then
+        if not full and not entry.is_beyond and limited and not passes_limits(now, entry) then
           aside[#aside + 1], parked_left = entry, parked_left - 1
         elseif not full and not entry.is_beyond then
           claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
@@ -284,25 +276,23 @@ local function choose()
     end
     moved, ahead = moved + #aside, math.max(want, READ_AHEAD)
   until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE or parked_left == 0
-  local more = (#left > 0 or moved >= MOST_ASIDE or parked_left == 0) and 1 or 0
+  more, is_sure = (#left > 0 or moved >= MOST_ASIDE or parked_left == 0) and 1 or 0, #aside == 0
   for _, entry in ipairs(found) do
     left[#left + 1] = entry.queue
     if more ~= 1 then more = entry.is_beyond and 2 or 1 end
   end
-  return claims, records, more, left, #aside == 0
 end
-local claims, records, more, left, is_sure = choose()
 -- Read before anything is claimed: if the bodies cannot be read, nothing is.
 local bodies, recorded = read(jobs, claims), {}
 -- Claim them.
-local function take()
+do
   local keyed, with_turn = {}, {}
   for _, claim in ipairs(claims) do
     local is_late = any_tenants and not claim.flow and has_late_turns(claim.place)
     if has(claim.member, HAS_EXTRAS) or is_late then keyed[#keyed + 1] = claim end
     if claim.flow then with_turn[#with_turn + 1] = claim end
   end
-  if #keyed > 0 and not has_outcomes then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
+  if #keyed > 0 and not has_outcomes then check_hashes(job_extras, unique_keys) end
   local taken, lease_entries, claim_entries = {}, {}, {}
   for i, claim in ipairs(claims) do
     taken[claim.place] = taken[claim.place] or {}
@@ -322,7 +312,7 @@ local function take()
     redis.call('HSET', claim_records, unpack(claim_entries))
     if #with_turn > 0 then charge(with_turn, is_sure) end
     for i, claim in ipairs(claims) do
-      if has(claim.member, LIMITED) and not claim.waits_for then store_slots(now, claim.place, lease_entries[2 * i]) end
+      if claim.is_limited and not claim.waits_for then store_slots(now, claim.place, lease_entries[2 * i]) end
     end
     for _, claim in ipairs(keyed) do
       if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end
@@ -331,7 +321,6 @@ local function take()
     for i = 2, blocking and #lease_entries or 0, 2 do redis.call('SADD', unconfirmed, lease_entries[i]) end
   end
 end
-take()
 -- Recovered jobs that remain need a worker with a free process, so a worker that claimed one notifies the next. A
 -- worker that claimed none, because it has no process, starts one; if it notified too, it would keep waking itself.
 local recovered_waits = not (may_recover and not recovered_job) and any_recovered(request)

@@ -128,7 +128,7 @@ class ConsistencyCheck:
         """
         keys, rows = self._rows(entries, bodies, [entry[:12] for entry in entries])
         words: list[bytes] = self._shard.run(
-            _PLACES, [noun, self._head_start_ms, int(repair), *rows], place=place, more_keys=keys
+            _PLACES, [noun, self._head_start_ms, int(repair), *rows], records=place, more_keys=keys
         )
         return words
 

@@ -8,6 +8,7 @@ from tests.stateful.mutations.mutation import (
     PLACES,
     PRELUDE,
     PROMOTE,
+    QUEUES,
     RECLAIM,
     REPLACE,
     REQUEUE,
@@ -318,7 +319,7 @@ MORE = [
         ),
     ),
     at("every job has the head start", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
-    at("an earlier due time does not notify", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
+    at("an earlier due time does not notify", QUEUES, "if first < (tonumber", "if first > (tonumber"),
     at("a dead letter keeps its attempts", PLACES, "  redis.call('HDEL', attempts, id)\n"),
     at(
         "a crash is not suspected",

@@ -37,7 +37,7 @@ FIRST = [
     at(
         "an acknowledged job keeps its unique key",
         EXCHANGE,
-        "      delete_extras(member)\n      done",
+        "      if has_extras then delete_extras(member) end\n      done",
         "      done",
     ),
     at(

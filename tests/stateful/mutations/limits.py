@@ -1,8 +1,8 @@
 """Planted bugs of limits that the state machine must catch with jobs that have limits; see `mutation.py`."""
 
-from tests.stateful.mutations.mutation import EXCHANGE, PLACES, PROMOTE, RECLAIM, Mutation
+from tests.stateful.mutations.mutation import EXCHANGE, PARKING, PLACES, PROMOTE, RECLAIM, Mutation
 
-LIMITS_LUA, LET_IN, CANDIDATES = "store/lua/_limits.lua", "store/lua/let_in.lua", "store/lua/_candidates.lua"
+LIMITS_LUA, LET_IN = "store/lua/_limits.lua", "store/lua/let_in.lua"
 CLAIM_ONE, TAKE, GIVE_BACK = "store/lua/claim_one.lua", "store/lua/take_slot.lua", "store/lua/give_back_slot.lua"
 
 at = Mutation.at
@@ -117,32 +117,32 @@ _CLAIMS = [
         "limits that are open are charged for a job that another one closes out",
         (
             (
-                CANDIDATES,
+                PARKING,
                 "    if moment > now then return limit.id, moment end\n",
                 "    if moment > now then return limit.id, moment end\n    count_in_limit(state, limit.cost)\n",
             ),
             (
-                EXCHANGE,
-                "    if not entry.waits_for then count_in_limits(now, limits) end\n",
+                PARKING,
+                "  if not entry.waits_for then count_in_limits(now, limits) end\n",
                 "",
             ),
         ),
     ),
     at(
         "a newcomer goes before those that wait",
-        CANDIDATES,
+        PARKING,
         "struct.pack('>I8', math.max(0, tonumber(rank))) .. member",
         "''",
     ),
     at(
         "jobs of one rank wait for each other",
-        CANDIDATES,
+        PARKING,
         "math.max(0, tonumber(rank))) .. member",
         "math.max(0, tonumber(rank))) .. HIGHEST",
     ),
     at(
         "a job that was let in waits for one that came later",
-        CANDIDATES,
+        PARKING,
         "\n      and not redis.call('ZSCORE', limit_jobs, "
         "let_in_entry(limit.id, place, group, member, limit.cost)) then",
         " then",
@@ -156,12 +156,12 @@ _CLAIMS = [
     at(
         "a dropped job takes a slot",
         EXCHANGE,
-        "has(claim.member, LIMITED) and not claim.waits_for then",
-        "has(claim.member, LIMITED) then",
+        "claim.is_limited and not claim.waits_for then",
+        "claim.is_limited then",
     ),
     at(
         "a job that is to be dropped waits",
-        EXCHANGE,
+        PARKING,
         "return drops or not entry.waits_for",
         "return not entry.waits_for",
     ),
@@ -236,10 +236,10 @@ _PARKED = [
         "        schedule_let_in(paused_task, now + LOOK_AGAIN)\n",
     ),
     at("the dispatcher wakes at a part of a microsecond", LIMITS_LUA, "math.ceil(moment)", "moment"),
-    at("a parked job costs less than a claimed one", CANDIDATES, "cost_of_limit(limits_of_extras(record), id)", "1"),
+    at("a parked job costs less than a claimed one", PARKING, "cost_of_limit(limits_of_extras(record), id)", "1"),
     at(
         "a parked job does not count for its tenant",
-        CANDIDATES,
+        PARKING,
         "  if record then add_tenant_job(parked, member, rank) end\n",
     ),
     at(

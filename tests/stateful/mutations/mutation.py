@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 #: Files of the package in which many bugs are planted.
 EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
-CANDIDATES = "store/lua/_candidates.lua"
+CANDIDATES, PARKING = "store/lua/_candidates.lua", "store/lua/_parking.lua"
+QUEUES = "store/lua/_queues.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
 EXTRAS, PLACES = "store/lua/_extras.lua", "store/lua/_places.lua"
 SPREAD, REPLACE = "store/lua/take_places.lua", "store/lua/replace.lua"

@@ -56,7 +56,7 @@ TENANTS = [
     at(
         "a replacing job passes a tenant's limit",
         REPLACE,
-        "if refusal then return refusal end\n",
+        "if waiting[1] then return tenant_full(waiting) end\n",
     ),
     at(
         "a job that replaces one of another queue passes a tenant's limit",

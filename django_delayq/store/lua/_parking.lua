@@ -1,0 +1,39 @@
+-- Parking: which job a limit keeps from beginning, and how it waits for the limit. A part of `settle_and_claim` alone.
+
+-- A job enters `parked` because of a limit.
+local function park(parked, member, rank, id)
+  local record = read_extras(member)
+  local cost = cost_of_limit(limits_of_extras(record), id)
+  redis.call('ZADD', parked, rank, member)
+  redis.call('HSET', waiting_for, string.sub(member, 1, 12), id)
+  redis.call('ZADD', limit_jobs, 0, parked_entry(id, parked, group_of_extras(record), member, rank, cost))
+  if record then add_tenant_job(parked, member, rank) end
+end
+
+-- The limit that keeps a job from beginning, and from when on it may begin under that limit; nothing if it may begin now.
+local function closed_limit(now, place, member, rank, record)
+  local limits, group = limits_of_extras(record), group_of_extras(record)
+  for _, limit in ipairs(limits) do
+    local state = limit_state(now, limit.id)
+    local moment = opens_at(state, limit.cost)
+    correct_times(limit.id, state)
+    if moment > now then return limit.id, moment end
+    -- Those that wait already go first, except before a job that was one of them. No two jobs have the same order:
+    -- otherwise each of two jobs with several limits could wait for the other one.
+    local from = PARKED .. limit.id .. queue_hash(place) .. group
+    local own = from .. struct.pack('>I8', math.max(0, tonumber(rank))) .. member
+    if redis.call('ZRANGE', limit_jobs, '[' .. from, '(' .. own, 'BYLEX', 'LIMIT', 0, 1)[1]
+      and not redis.call('ZSCORE', limit_jobs, let_in_entry(limit.id, place, group, member, limit.cost)) then
+      return limit.id, 0
+    end
+  end
+end
+
+-- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped.
+local function passes_limits(now, entry)
+  local record = read_extras(entry.member)
+  local limits, drops = limits_of_extras(record)
+  entry.waits_for, entry.opens = closed_limit(now, entry.place, entry.member, entry.rank, record)
+  if not entry.waits_for then count_in_limits(now, limits) end
+  return drops or not entry.waits_for
+end
