@@ -16,6 +16,17 @@ LIMITS_LUA = "store/lua/_limits.lua"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
+        "code outside a job gives a slot back twice",
+        "store/lua/give_back_slot.lua",
+        "redis.call('ZREM', outside_slots, id .. lease)\n",
+    ): (LIMITS,),
+    at(
+        "jobs of a paused tenant that were let in hold up others",
+        LET_IN,
+        "      if is_served(hash, group) then number",
+        "      if true then number",
+    ): (LIMITED,),
+    at(
         "leases expire during an outage of Redis",
         PROMOTE,
         "elseif expected and now - expected > outage then",

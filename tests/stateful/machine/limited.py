@@ -87,8 +87,11 @@ class Limited(Scenarios):
     @rule(pick=picks, use=all_limits, outside=st.booleans())
     def give_back_slot(self, pick: int, use: LimitUse, outside: bool) -> None:
         leases = [claim.lease for claim in self.worker(pick).held]
-        if outside or leases:
-            self.give_back(use, (pick % 3).to_bytes(30) if outside else leases[pick % len(leases)])
+        if outside:
+            limit = limit_digest(*use)
+            leases = sorted(lease for held, lease in self.world.model.limits.holders if held == limit) or [bytes(30)]
+        if leases:
+            self.give_back(use, leases[pick % len(leases)])
 
     @rule(pick=picks, want=st.integers(1, 4), limited=st.integers(0, 2))
     def exchange_with_few_slots(self, pick: int, want: int, limited: int) -> None:

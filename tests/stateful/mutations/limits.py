@@ -78,7 +78,6 @@ _ENDS = [
         GIVE_BACK,
         "if #held > 0 then redis.call('HSET', claim_limits, job_id, kept) end\n",
     ),
-    at("code outside a job gives a slot back twice", GIVE_BACK, "redis.call('ZREM', outside_slots, id .. lease)\n"),
 ]
 
 #: Who may begin, and what that costs.
@@ -253,12 +252,6 @@ _PARKED = [
         LET_IN,
         "cost + struct.unpack('>I2', entry, 42)",
         "cost",
-    ),
-    at(
-        "jobs of a paused tenant that were let in hold up others",
-        LET_IN,
-        "      if is_served(hash, group) then number",
-        "      if true then number",
     ),
     at(
         "jobs of a paused tenant are let in",

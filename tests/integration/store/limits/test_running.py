@@ -121,6 +121,22 @@ def test_a_queue_that_nobody_serves_holds_up_no_other(apis: ShardApis) -> None:
     assert list(apis.ready("other")) == [idle]
 
 
+def test_a_job_of_a_tenant_that_is_paused_by_now_holds_up_no_other(apis: ShardApis) -> None:
+    apis.add(limits=[ONE])
+    of_a = apis.add(limits=[ONE], queue="fair", tenant="a")
+    of_b = apis.add(limits=[ONE], queue="fair", tenant="b")
+    worker = apis.worker()
+    (claim,) = worker.take(10, "default", "fair").claims
+    worker.settle(claim, Action.ACKNOWLEDGE)
+    assert apis.let_in() == 1
+    (let_in,) = apis.ready("fair")
+    other = {of_a: of_b, of_b: of_a}[let_in]
+    apis.operations.workers.pause_tenant("fair", {of_a: "a", of_b: "b"}[let_in], by="ann")
+    apis.clock.advance(10 * SECOND)
+    assert apis.let_in() == 1
+    assert ids(worker.take(10, "default", "fair").claims) == [other]
+
+
 def test_not_all_waiting_jobs_become_ready_while_no_worker_is_free(apis: ShardApis) -> None:
     made = [apis.add(limits=[TWO]) for _ in range(20)]
     worker = apis.worker()

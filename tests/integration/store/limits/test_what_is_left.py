@@ -95,6 +95,13 @@ def test_code_that_takes_a_slot_waits_no_longer_than_a_burst_after_the_clock_is_
     assert limits.take_slot(EVEN, lease=lease, length_us=SECOND)[0] is SlotReply.TAKEN
 
 
+def test_a_slot_that_code_gives_back_leaves_nothing(apis: ShardApis) -> None:
+    limits, lease = apis.operations.limits, bytes(30)
+    assert limits.take_slot(ONE, lease=lease, length_us=SECOND)[0] is SlotReply.TAKEN
+    assert limits.give_back_slot(ONE, lease=lease)
+    assert not apis.client.exists(apis.keys("limit_jobs"), apis.keys("outside_slots"))
+
+
 def test_a_back_off_that_is_over_is_not_shown(apis: ShardApis) -> None:
     apis.operations.limits.back_off(ONE, SECOND)
     limits = apis.store.limits(0)
