@@ -80,12 +80,13 @@ class ShardApis:
         limits: Sequence[LimitUse] = (),
         cost: int = 1,
         drops: bool = False,
+        task: str = "tests.sample_app.tasks.noop",
     ) -> UnsentJob:
         """Make a job that is not sent yet; `delay` in µs from now, `due` in µs since the epoch, `ttl` of its result."""
         job = Job(
             raw_id=raw_id or next_id(),
             shard=self.shard.index,
-            task="tests.sample_app.tasks.noop",
+            task=task,
             queue=queue,
             priority=priority,
             args=list(args),

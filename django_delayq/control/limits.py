@@ -10,14 +10,14 @@ from typing import Any, TypedDict
 
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.conf.settings import get_config
-from django_delayq.exceptions import LimitClosed, Snooze
+from django_delayq.exceptions import LimitClosed, Snooze, StoreError
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import LimitUse
-from django_delayq.logs import current_run
+from django_delayq.logs import current_run, logger
 from django_delayq.store.digests import routing_of
 from django_delayq.store.operations.limits import LimitOperations, SlotReply
 from django_delayq.store.store import Store, get_store
-from django_delayq.task.options.limits import check_limit, read_limit
+from django_delayq.task.options.limits import check_cost, check_limit, read_limit
 
 #: Seconds between two requests for a slot, at first and at most; they double. A free slot is noticed so much later.
 _MIN_POLL, _MAX_POLL = 0.01, 0.25
@@ -57,11 +57,12 @@ class Limit:
         return LimitCounts(running=state.running, waiting=state.waiting, opens_at=opens_at)
 
     def back_off(self, delay: float | timedelta) -> None:
-        """Keep all jobs under the limit from beginning for a time, at most a day: the other side is overloaded.
+        """Keep all jobs under the limit from beginning for a time, because the other side is overloaded.
 
-        Those that run continue. Of several calls the longest time counts. Raises `InvalidDelay`.
+        Those that run continue. A time of more than a day counts as a day, because it often comes from the other side.
+        Of several calls the longest time counts. Raises `InvalidDelay`.
         """
-        self._operations.back_off(self._use, duration_us(delay, name="the delay"))
+        self._operations.back_off(self._use, duration_us(delay, name="the delay of back_off()"))
 
     def __enter__(self) -> None:
         for wait in self._polls():
@@ -70,17 +71,32 @@ class Limit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lease is not None:
-            lease, self._lease = self._lease, None
+        if self._lease is None:
+            return
+        lease, self._lease = self._lease, None
+        try:
             self._operations.give_back_slot(self._use, lease=lease)
+        except StoreError as fault:
+            # The block has ended, and its own error, such as RetryLater, must not be lost. The slot frees itself.
+            logger.warning("The slot of the limit %r is free later: %s", self._use.name, fault)
 
     async def __aenter__(self) -> None:
         polls = self._polls()
-        while (wait := await asyncio.to_thread(next, polls, None)) is not None:
+        while (wait := await self._poll_in_thread(polls)) is not None:
             await asyncio.sleep(wait)
 
     async def __aexit__(self, *error: Any) -> None:
         await asyncio.to_thread(self.__exit__, *error)
+
+    async def _poll_in_thread(self, polls: Iterator[float]) -> float | None:
+        request = asyncio.ensure_future(asyncio.to_thread(next, polls, None))
+        try:
+            return await asyncio.shield(request)
+        except asyncio.CancelledError:
+            # The thread goes on, and the slot that it takes would belong to nobody.
+            await asyncio.wait([request])
+            await self.__aexit__(None, None, None)
+            raise
 
     def _polls(self) -> Iterator[float]:
         """Request a slot until there is one, and yield the seconds to wait before each further request."""
@@ -154,6 +170,7 @@ def limit(
     `backend`. Raises `UnknownLimit`, TypeError and ValueError.
     """
     use = read_limit(name if value is None else (name, value))
+    check_cost(cost)
     check_limit(use.name, get_config(_backend_of_job(backend)).tasks.limits, cost=cost)
     block_us = None if block is None else duration_us(block, name="block")
     return Limit(use, cost=cost, block_us=block_us, backend=backend)

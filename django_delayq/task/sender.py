@@ -287,9 +287,13 @@ class Batch:
         job, named = self._drafts[error.index].job, error
         if isinstance(error, KeyHeld):
             holder = to_text(bytes.fromhex(error.holder), self._shard)
-            named = KeyHeld(
-                f"key {job.key!r} is held by job {holder}, which has not ended", holder=holder, index=error.index
+            is_of_call = any(draft.job.raw_id.hex() == error.holder for draft in self._drafts)
+            why = (
+                "is also that of another job of this call"
+                if is_of_call
+                else f"is held by job {holder}, which has not ended"
             )
+            named = KeyHeld(f"key {job.key!r} {why}", holder=holder, index=error.index)
         named.refused = self.handles[error.index]
         return named
 

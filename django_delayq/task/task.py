@@ -151,7 +151,10 @@ class Task(Pausable, AbsentMethods, Generic[P, R]):
         counts in a rate. A job that a limit keeps from beginning waits, or ends as dropped with `on_limit="drop"`.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
-        return replace(self, **changed_fields(self.limits, options))
+        task = replace(self, **changed_fields(self.limits, options))
+        if limit is not None:
+            task.limits.check_functions(self.signature)
+        return task
 
     def after(self, seconds: float | timedelta | None = None, /, **units: Unpack[Units]) -> "Task[P, R]":
         """Return a copy of the task with a delay: seconds, a timedelta, or its keywords (`minutes=10`)."""

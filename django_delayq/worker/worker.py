@@ -392,7 +392,8 @@ class Worker(Runnable):
         if reply.claimed:
             self._work_available, self._queues.wakeup_missed = False, False
             self._sweep_at = self._clock() + self._sweep
-            self._prefetch.record_more(only_bounded=reply.more_are_bounded)
+            must_wait = reply.has_more and not reply.claims
+            self._prefetch.record_more(only_bounded=reply.more_are_bounded, must_wait=must_wait)
         is_stale = self._queues.mark_if_stale(reply.queues_version)
         self._work_available = is_stale or reply.has_more or self._work_available
         self._fallback.record_reply(reply.overdue_in_us)

@@ -9,7 +9,12 @@ import time
 from django_delayq import delayed_task, limit
 from tests.sample_app.tasks import note, note_run
 
-LIMITS = {"slots": {"max_running": 2}, "one": {"max_running": 1}, "pace": {"rate": "20/s", "burst": 1}}
+LIMITS = {
+    "slots": {"max_running": 2},
+    "one": {"max_running": 1},
+    "many": {"max_running": 1_000},
+    "pace": {"rate": "20/s", "burst": 1},
+}
 
 
 @delayed_task(limit="slots")

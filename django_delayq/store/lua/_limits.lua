@@ -156,10 +156,15 @@ local function schedule_let_in(id, moment)
   if is_earlier and moment < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
 end
 
--- The type checks of what the functions here write (see _prelude.lua).
+-- The type checks of how jobs wait for limits (see _prelude.lua).
 local function check_limits()
   check_zsets(limit_jobs, next_let_in); check_hashes(waiting_for)
   promotion_at = redis.call('GET', next_promotion)
+end
+
+-- The same of scripts that read states of limits.
+local function check_limit_states()
+  check_limits(); check_zsets(limit_times); check_hashes(limit_rules, paused_tasks)
 end
 
 local function cost_of_limit(limits, id)

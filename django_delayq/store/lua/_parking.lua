@@ -29,8 +29,33 @@ local function closed_limit(now, place, member, rank, record)
   end
 end
 
--- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped.
+-- The paused tasks: name -> id. Read at its first use.
+local paused_names
+
+local function read_paused_names()
+  if paused_names then return end
+  paused_names = {}
+  local found = redis.call('HGETALL', paused_tasks)
+  for i = 1, #found, 2 do paused_names[string.match(found[i + 1], '\255(.*)$') or ''] = found[i] end
+end
+
+-- The id of the task of a job if that task is paused; nothing if it is not, or if the body is damaged.
+local function paused_task_of(member)
+  read_paused_names()
+  local body = next(paused_names) and redis.call('HGET', jobs, string.sub(member, 1, 12))
+  -- The head of a body: see encode() of job/body/codec.py.
+  local from = body and #body > 4 and 5 + string.byte(body, 4)
+  if from and #body > from then
+    local size = struct.unpack('>I2', body, from)
+    return paused_names[string.sub(body, from + 2, from + 1 + size)]
+  end
+end
+
+-- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped. A job of a paused
+-- task waits, and takes no slot meanwhile: another job would be dropped because of it.
 local function passes_limits(now, entry)
+  entry.waits_for, entry.opens = paused_task_of(entry.member), math.huge
+  if entry.waits_for then return false end
   local record = read_extras(entry.member)
   local limits, drops = limits_of_extras(record)
   entry.waits_for, entry.opens = closed_limit(now, entry.place, entry.member, entry.rank, record)

@@ -16,7 +16,7 @@ local lease_us, head_start, worker_name = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 local id, token = string.sub(member, 1, 12), worker .. struct.pack('>I8', number)
 -- Type checks (see the prelude).
 check_zsets(leases, queues, next_due, workers); check_hashes(claim_records, worker_names, job_extras, unique_keys)
-check_tenants(); check_limits(); check_hashes(claim_limits); check_zsets(parked, limit_times)
+check_tenants(); check_limit_states(); check_hashes(claim_limits, jobs, attempts); check_zsets(parked)
 redis.call('SREM', unconfirmed, '')
 local place, score = waiting_place(member, scheduled, ready, recovered, parked)
 if not place then return {why_not_waiting(id)} end

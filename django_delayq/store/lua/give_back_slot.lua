@@ -7,7 +7,7 @@
 local now, lease, id = now_us(ARGV[1]), ARGV[2], ARGV[3]
 
 -- Type checks (see the prelude).
-check_limits(); check_hashes(claim_limits); redis.call('ZCARD', outside_slots)
+check_limit_states(); check_hashes(claim_limits); check_zsets(outside_slots)
 if not redis.call('ZSCORE', limit_jobs, SLOT .. id .. lease) then return 0 end
 local job_id, kept = string.sub(lease, 1, 12), ''
 local held = redis.call('HGET', claim_limits, job_id) or ''

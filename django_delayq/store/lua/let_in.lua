@@ -106,7 +106,7 @@ local function let_in_queue(id, base, hash, groups)
 end
 
 -- Type checks (see the prelude).
-check_limits(); check_hashes(limit_turns, job_extras); check_zsets(leases, outside_slots); check_tenants()
+check_limit_states(); check_hashes(limit_turns, job_extras); check_zsets(leases, outside_slots); check_tenants()
 for base = FIXED, #KEYS - 4, 4 do
   redis.call('ZCARD', KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
   bases[queue_of(KEYS[base + 2])] = base

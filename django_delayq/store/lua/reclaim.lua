@@ -35,7 +35,7 @@ end
 -- Type checks (see the prelude).
 check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, dead_bodies)
 redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes); check_tenants()
-check_limits(); check_hashes(claim_limits); redis.call('ZCARD', limit_times)
+check_limit_states(); check_hashes(claim_limits)
 for base = of_queues, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end

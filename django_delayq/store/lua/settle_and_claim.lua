@@ -35,10 +35,12 @@ if last and #last < 16 then last = false end
 local promotion, version = redis.call('GET', next_promotion), redis.call('GET', queues_version) or ''
 -- Most exchanges meet nothing of these: then one command tells so, and neither reads nor checks are needed.
 local is_plain = redis.call(
-  'EXISTS', paused, job_extras, unique_keys, turns, tenants, tenant_jobs, limit_rules, limit_jobs, claim_limits,
-  paused_tasks
+  'EXISTS', paused, job_extras, unique_keys, turns, tenants, tenant_jobs, limit_rules, limit_jobs, limit_times,
+  next_let_in, waiting_for, claim_limits, paused_tasks
 ) == 0
-local any_limits = not is_plain and redis.call('EXISTS', limit_rules, limit_jobs, claim_limits, paused_tasks) > 0
+local any_limits = not is_plain and redis.call(
+  'EXISTS', limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks
+) > 0
 
 local function read(hash, claims)
   local ids = {}
@@ -107,17 +109,22 @@ if #ARGV[14] > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.ca
 local any_paused = not is_plain and redis.call('HLEN', paused) > 0
 promotion_at = promotion
 if any_limits then
-  check_limits(); check_hashes(limit_rules, claim_limits, paused_tasks); redis.call('ZCARD', limit_times)
+  check_limit_states(); check_hashes(claim_limits)
 end
 if worker_name ~= '' then redis.call('HLEN', worker_names) end
 if ARGV[15] ~= '0' then
   redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
 end
 local outcome_keys = FIXED + 4 * served + tonumber(ARGV[17])
-for base = outcome_keys, #KEYS - 4, 4 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
+for base = outcome_keys, #KEYS - 4, 4 do
+  check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2])
+  if any_limits then redis.call('ZCARD', KEYS[base + 4]) end
+end
+-- A job that is claimed may give its key up.
+if not is_plain and want > 0 then check_hashes(job_extras, unique_keys) end
 
 -- Apply the outcomes.
-local lost, stopped, has_outcomes = '', '', false
+local lost, stopped = '', ''
 do
   -- Read the outcomes first, then see which of them still hold their lease.
   local acknowledged, dead_count, retry_count = ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16])
@@ -148,8 +155,7 @@ do
       seen[lease], has_extras = true, has_extras or has(lease, HAS_EXTRAS)
     end
   end
-  -- A job that is claimed may give its key up, after outcomes were applied.
-  if not is_plain and (has_extras or want > 0 and #settled > 0) then check_hashes(job_extras, unique_keys) end
+  if has_extras then check_hashes(job_extras, unique_keys) end
   -- A job that was asked to stop may end as a success. Its retry, release or dead letter is refused. The worker then settles
   -- it as stopped.
   local again = {}
@@ -211,7 +217,6 @@ do
   for _, member in ipairs(waiting) do take_key_again(member) end
   if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end
   if #done > 0 then redis.call('HDEL', jobs, unpack(done)); redis.call('HDEL', attempts, unpack(done)) end
-  has_outcomes = #settled > 0
 end
 
 -- A paused queue sends no notification either: the worker would wake up for nothing.
@@ -292,7 +297,6 @@ do
     if has(claim.member, HAS_EXTRAS) or is_late then keyed[#keyed + 1] = claim end
     if claim.flow then with_turn[#with_turn + 1] = claim end
   end
-  if #keyed > 0 and not has_outcomes then check_hashes(job_extras, unique_keys) end
   local taken, lease_entries, claim_entries = {}, {}, {}
   for i, claim in ipairs(claims) do
     taken[claim.place] = taken[claim.place] or {}

@@ -10,7 +10,7 @@
 local now, lease, id, cost, length = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
 -- Type checks (see the prelude).
-check_limits(); check_hashes(claim_limits); check_zsets(limit_times, outside_slots)
+check_limit_states(); check_hashes(claim_limits); check_zsets(outside_slots)
 if not length and not redis.call('ZSCORE', leases, lease) then return {'LOST'} end
 if redis.call('ZSCORE', limit_jobs, SLOT .. id .. lease) then return {'HELD'} end
 local state = limit_state(now, id)

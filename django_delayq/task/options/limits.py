@@ -31,7 +31,7 @@ class DeclaredLimit(NamedTuple):
     """A limit as an option names it."""
 
     name: str
-    value: LimitValue | None = None
+    value: str | ArgumentFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class LimitOptions:
         """Return the options with those that are given. Raises TypeError and ValueError."""
         if on_limit is not None and on_limit not in get_args(OnLimit):
             raise ValueError(f"on_limit must be {one_of(get_args(OnLimit))}, got {on_limit!r:.80}")
-        if cost is not None and not is_whole_number(cost, _MAX_COST):
-            raise ValueError(f"cost must be a whole number, 1 to {_MAX_COST:,}, got {cost!r:.80}")
+        if cost is not None:
+            check_cost(cost)
         return LimitOptions(
             limits=self.limits if limit is None else _read(limit),
             cost=self.cost if cost is None else cost,
@@ -61,17 +61,27 @@ class LimitOptions:
                 check_argument_function(limit.value, of, name=f"the value of the limit {limit.name!r}")
 
     def uses(self, rules: Limits, compute: Callable[[str, ArgumentFunction], str | None]) -> Iterator[LimitUse]:
-        """Yield the limits of one job; `compute` calls the function of a value, and None leaves that limit out.
+        """Yield the limits of one job, each once; `compute` calls the function of a value, and None leaves it out.
 
         Raises `UnknownLimit`, and ValueError for a cost that no rate allows.
         """
+        found = set()
         for name, value in self.limits:
             check_limit(name, rules, cost=self.cost)
             if callable(value):
                 value = compute(f"limit {name!r}", value)
                 if value is None:
                     continue
-            yield LimitUse(name, None if value is None else str(value))
+            use = LimitUse(name, value)
+            if use not in found:
+                found.add(use)
+                yield use
+
+
+def check_cost(cost: Any) -> None:
+    """Raise ValueError for a cost that no job can have."""
+    if not is_whole_number(cost, _MAX_COST):
+        raise ValueError(f"cost must be a whole number, 1 to {_MAX_COST:,}, got {cost!r:.80}")
 
 
 def check_limit(name: str, rules: Limits, *, cost: int = 1) -> None:
@@ -92,7 +102,7 @@ def read_limit(given: Any) -> LimitUse:
     name, value = _read_one(given)
     if callable(value):
         raise TypeError(f"the value of the limit {name!r} must be text or a number here, not a function")
-    return LimitUse(name, None if value is None else str(value))
+    return LimitUse(name, value)
 
 
 def _read(option: Any) -> tuple[DeclaredLimit, ...]:
@@ -114,7 +124,7 @@ def _read_one(given: Any) -> DeclaredLimit:
     check_name(name, name="the name of a limit")
     if value is not None and not callable(value):
         is_integer = isinstance(value, int) and not isinstance(value, bool)
-        check_name(str(value) if is_integer else value, name=f"the value of the limit {name!r}")
+        value = check_name(str(value) if is_integer else value, name=f"the value of the limit {name!r}")
     return DeclaredLimit(name, value)
 
 

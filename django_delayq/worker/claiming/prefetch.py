@@ -49,6 +49,8 @@ class Load:
     #: Claims to hold, and the number left at which to request more, if this worker were alone.
     target: int
     refill_at: int
+    #: There are more jobs, but the last request got none of them: each must wait for a free slot.
+    must_wait: bool = False
 
     @property
     def share(self) -> int:
@@ -83,7 +85,9 @@ class Load:
     @property
     def should_refill(self) -> bool:
         """Whether `claim_count` is worth a round trip: a slot is free, or the claims make a batch."""
-        return self.has_slot or (self.claim_count > 0 and self.own <= self.refill_at // (1 + self.contenders))
+        if self.has_slot or self.must_wait:
+            return self.has_slot
+        return self.claim_count > 0 and self.own <= self.refill_at // (1 + self.contenders)
 
 
 class PrefetchPolicy:
@@ -97,6 +101,8 @@ class PrefetchPolicy:
         self._sharing.append(self)
         #: Only fair queues have more jobs, or those have limits, so few of them are claimed at a time.
         self.only_bounded = False
+        #: There are more jobs, and the last request got none.
+        self.must_wait = False
         #: Average seconds of a run; None before the first.
         self._average: float | None = None
         #: Claims to hold: 50 ms of work, 1 to 128.
@@ -120,8 +126,9 @@ class PrefetchPolicy:
             self._average = seconds if self._average is None else self._average + _WEIGHT * (seconds - self._average)
         self._update_target()
 
-    def record_more(self, *, only_bounded: bool) -> None:
-        """Record whether only fair queues have more jobs, or those have limits."""
+    def record_more(self, *, only_bounded: bool, must_wait: bool = False) -> None:
+        """Record whether only fair queues have more jobs, or those have limits; and whether a request got none."""
+        self.must_wait = must_wait
         if only_bounded != self.only_bounded:
             self.only_bounded = only_bounded
             self._update_target()
@@ -166,6 +173,7 @@ class PrefetchPolicy:
             wait=self._wait(),
             target=self.target,
             refill_at=self.refill_at,
+            must_wait=self.must_wait,
         )
 
     def _update_target(self) -> None:

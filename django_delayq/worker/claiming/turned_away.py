@@ -10,10 +10,11 @@ def turn_away(reply: ExchangeReply) -> tuple[list[Claim], list[tuple[Claim, Outc
     """Return the claims to run, and the others with their outcomes."""
     to_run, others = list[Claim](), list[tuple[Claim, Outcome]]()
     for claim in reply.claims:
-        if claim.is_dropped:
-            others.append((claim, _dropped(claim)))
-        elif claim.job and reply.paused_tasks and paused_task_digest(claim.job.task) in reply.paused_tasks:
+        # Paused first: such a job waits, also if a limit drops it when it may begin.
+        if claim.job and reply.paused_tasks and paused_task_digest(claim.job.task) in reply.paused_tasks:
             others.append((claim, PAUSED))
+        elif claim.is_dropped:
+            others.append((claim, _dropped(claim)))
         else:
             to_run.append(claim)
     return to_run, others

@@ -50,6 +50,7 @@ def limits_of(task: Task[..., None], *args: Any, **kwargs: Any) -> tuple[LimitUs
         (("stripe", lambda account, amount: f"{account}-{amount}"), [("stripe", "42-1")]),
         (("stripe", lambda: None), []),
         (["stripe", ("mail", lambda account: account)], [("stripe", None), ("mail", "42")]),
+        ([("mail", lambda account: account), ("mail", lambda: 42)], [("mail", "42")]),
         ([], []),
         (None, []),
     ],
@@ -82,6 +83,7 @@ def test_a_call_replaces_the_limits_of_the_task() -> None:
         ({"limit": ""}, ValueError, "the name of a limit must"),
         ({"limit": ("stripe", "x" * 201)}, ValueError, "the value of the limit 'stripe' must be"),
         ({"limit": ["mail", "mail"]}, ValueError, "names the same limit twice"),
+        ({"limit": [("mail", 7), ("mail", "7")]}, ValueError, "names the same limit twice"),
         ({"limit": [("mail", number) for number in range(9)]}, ValueError, "up to 8 limits, got 9"),
         ({"limit": ("stripe", lambda other: other)}, ValueError, "'other', which is no parameter of the task"),
         ({"limit": "stripe", "cost": 0}, ValueError, "cost must be a whole number, 1 to"),
@@ -94,6 +96,8 @@ def test_wrong_options_are_refused_at_the_declaration(
 ) -> None:
     with pytest.raises(error, match=text):
         declared(**options)
+    with pytest.raises(error, match=text):
+        declared().using(**options)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +191,10 @@ def test_the_default_burst_is_what_comes_in_a_tenth_of_a_second() -> None:
         ((7,), {}, TypeError),
         (("stripe", 1.5), {}, ValueError),
         (("stripe",), {"cost": 6}, ValueError),
+        (("mail",), {"cost": -3}, ValueError),
+        (("mail",), {"cost": 0}, ValueError),
+        (("mail",), {"cost": 65_536}, ValueError),
+        (("mail",), {"cost": "1"}, ValueError),
         (("stripe",), {"block": -1}, InvalidDelay),
         (("stripe",), {"block": "5"}, InvalidDelay),
     ],
@@ -200,7 +208,7 @@ def test_a_block_with_a_wrong_limit_is_refused(
 
 def test_a_wrong_time_to_back_off_is_refused() -> None:
     for wrong in (-1, "5", None):
-        with pytest.raises(InvalidDelay):
+        with pytest.raises(InvalidDelay, match=r"the delay of back_off\(\)"):
             limit("stripe").back_off(wrong)  # type: ignore[arg-type]
 
 

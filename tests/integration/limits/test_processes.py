@@ -1,13 +1,14 @@
 """Limits in real workers and dispatchers."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from django_delayq import get_job, limit, queue
-from django_delayq.exceptions import JobDropped, LimitClosed
-from tests.sample_app import limit_tasks
+from django_delayq.exceptions import JobDropped
+from tests.sample_app import limit_tasks, tasks
 from tests.subprocesses import Processes
 
 
@@ -119,6 +120,26 @@ def test_a_paused_job_can_be_cancelled(processes: Processes) -> None:
     assert get_job(job.id) is None
 
 
+def test_a_worker_without_a_free_slot_does_not_ask_for_jobs_with_limits(processes: Processes) -> None:
+    processes.dispatcher()
+    processes.worker("--pool", "threads", "--concurrency", 2)
+    # After short jobs it asks for more of them than it has slots.
+    processes.until_gone(tasks.noop.enqueue_many([()] * 300))
+    jobs = limit_tasks.hold.using(limit="many").enqueue_many([(2.0,)] * 3)
+    processes.until(lambda: len(processes.runs()) >= 2, what="two jobs to run")
+    with processes.client() as other, other.monitor() as monitor:
+        # This does not wait for an event: the requests in this time are counted.
+        time.sleep(1)
+        other.client_id()
+        sent = 0
+        for command in monitor.listen():
+            if command["command"].startswith("CLIENT ID"):
+                break
+            sent += command["command"].startswith("EVALSHA")
+    assert sent < 50
+    processes.until_gone(jobs)
+
+
 def test_a_block_takes_a_slot_and_the_job_snoozes_without_one(processes: Processes) -> None:
     processes.dispatcher()
     processes.worker("--concurrency", 6)
@@ -146,19 +167,6 @@ def test_a_block_in_an_event_loop(processes: Processes) -> None:
     jobs = limit_tasks.block_async.enqueue_many([()] * 6)
     processes.until_gone(jobs)
     assert most_at_once(processes.events(), begin="inside") == 2
-
-
-def test_a_block_outside_a_job(processes: Processes) -> None:
-    from django_delayq.store.store import get_store
-
-    get_store().store_limits()
-    with pytest.raises(TypeError, match="block="), limit("one"):
-        raise AssertionError("it has no slot")
-    with limit("one", block=1):
-        assert limit("one").counts()["running"] == 1
-        with pytest.raises(LimitClosed, match="closed for 0.05 s"), limit("one", block=0.05):
-            raise AssertionError("it has no slot")
-    assert limit("one").counts()["running"] == 0
 
 
 def test_nobody_begins_while_the_other_side_is_overloaded(processes: Processes) -> None:

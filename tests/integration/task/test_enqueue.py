@@ -161,6 +161,13 @@ def test_a_held_key_can_be_refused() -> None:
     assert caught.value.holder == first.id and isinstance(caught.value, ValueError)
 
 
+def test_a_key_can_be_refused_because_of_a_job_of_the_same_call() -> None:
+    with pytest.raises(KeyHeld, match="'k' is also that of another job of this call") as caught:
+        noop.using(key="k", unique="reject").enqueue_many([(1,), (2,)])
+    assert caught.value.index == 1
+    assert noop.get_job(key="k") is None
+
+
 def test_a_key_is_free_again_when_its_job_is_gone() -> None:
     first = noop.using(key="k", delay=60).enqueue()
     assert first.cancel()

@@ -51,6 +51,16 @@ def test_long_jobs_take_no_more_than_the_free_slots(run_us: int) -> None:
     assert [worker_after_runs(8, run_us).claim_count(held) for held in (0, 7, 8)] == [8, 1, 0]
 
 
+def test_a_full_pool_does_not_ask_again_for_jobs_that_must_wait_for_a_slot() -> None:
+    worker = worker_after_runs(2, 1)
+    worker.policy.record_more(only_bounded=True, must_wait=True)
+    for held, asks in ((0, True), (1, True), (2, False), (3, False)):
+        worker.holds = held
+        assert worker.policy.load(held).should_refill is asks
+    worker.policy.record_more(only_bounded=True, must_wait=False)
+    assert worker.policy.load(3).should_refill
+
+
 def test_held_claims_are_fifty_milliseconds_of_work() -> None:
     assert worker_after_runs(4, 10_000).policy.target == 20
 

@@ -12,8 +12,8 @@ EVEN, ODD, ONE, RATE = LimitUse("even"), LimitUse("odd"), LimitUse("one"), Limit
 
 def test_a_job_that_its_paused_task_kept_leaves_nothing(apis: ShardApis) -> None:
     made, worker = apis.add(limits=[ONE]), apis.worker()
-    apis.operations.limits.pause_task(TASK, by="ann")
     (claim,) = worker.take(1).claims
+    apis.operations.limits.pause_task(TASK, by="ann")
     parks = Decision(action=Action.RELEASE, parks=True)
     worker.take(0, settle=[Settlement(claim=claim, decision=parks, attempts=claim.attempts)])
     assert list(apis.parked()) == [made]
