@@ -48,7 +48,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "worker -> number, lost leases and claims of its last exchange; goes with its entry in workers",
     ),
-    "jobs": ("hash", "id -> body, opaque to every script; goes with the job"),
+    "jobs": (
+        "hash",
+        "id -> body, of which scripts read the name of the task only, while a task is paused; goes with the job",
+    ),
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
     "job_extras": (
         "hash",

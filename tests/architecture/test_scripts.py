@@ -1,7 +1,10 @@
 """Lua scripts against the Python that calls them: headers, contracts, and forbidden commands."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -292,6 +295,21 @@ def test_errors_are_reported_with_the_line_of_their_file(path: Path) -> None:
             assert bare.rstrip() in expected, f"{file.name}:{number}"
     assert list(loaded) == []
     assert script.source_line("no line") == f"{path.name}"
+
+
+def test_every_process_has_the_same_texts() -> None:
+    # Redis would keep a text for each process.
+    program = (
+        "from django_delayq.store.client.script import Script\n"
+        f"print(*[Script(name).sha for name in {[path.stem for path in FILES]}])"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert found == {" ".join(Script(path.stem).sha for path in FILES).encode() + b"\n"}
 
 
 def test_every_loaded_script_is_there_and_every_file_is_loaded() -> None:

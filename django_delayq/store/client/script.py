@@ -66,7 +66,8 @@ class Script:
         # As variables only those whose names are parameters of shared functions: a function that uses a variable from
         # outside costs a search in a list of them at every call. FIXED is the number of keys that every call has; those
         # of the call follow.
-        variables = {"FIXED": str(len(keys))} | {name: keys.pop(name) for name in _OF_QUEUE & keys.keys()}
+        variables = {"FIXED": str(len(keys))} | {name: keys[name] for name in self.key_names if name in _OF_QUEUE}
+        keys = {name: key for name, key in keys.items() if name not in variables}
         body = prelude().in_front_of(
             self._source, lazy=frozenset(lazy["parts"].split(", ") if lazy else ()), replacements=keys
         )

@@ -194,8 +194,8 @@ class Claiming(Limited):
                 passed_over = passed_over or job.place is Place.RECOVERED
                 continue
             in_the_way = self._in_the_way(job)
-            job.is_dropped = in_the_way is not None and job.drops
-            if in_the_way and not job.drops:
+            job.is_dropped = in_the_way is not None and in_the_way[0] != PAUSED_ID and job.drops
+            if in_the_way and not job.is_dropped:
                 waiting.append((job, *in_the_way))
                 continue
             claims.append(each)

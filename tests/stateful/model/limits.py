@@ -221,6 +221,8 @@ class Limited(ModelState):
 
     def _in_the_way(self, job: ModelJob) -> tuple[bytes, float] | None:
         """Return the limit that keeps a job from beginning, and until when; None: it may, and its limits count it."""
+        if job.limits and self.limits.paused_us is not None:
+            return PAUSED_ID, inf
         for limit, cost in job.limits:
             moment = self._room(limit).opens_at(cost)
             self._correct_time(limit)
