@@ -22,6 +22,7 @@ PYTHON ?= python3
 DJANGO ?= django
 VENV ?= .venv
 DEMO_VENV ?= .venv-demo
+EXTRA ?= dev
 SECONDS ?=
 ARGS ?=
 # Two more than there are cores: many tests wait for processes.
@@ -42,7 +43,7 @@ help:
 
 # A venv is complete when its stamp exists; the next call completes one that was interrupted.
 $(VENV)/.installed: pyproject.toml
-	@$(call make-venv,$(VENV),dev)
+	@$(call make-venv,$(VENV),$(EXTRA))
 
 $(DEMO_VENV)/.installed: pyproject.toml
 	@$(call make-venv,$(DEMO_VENV),demo)
