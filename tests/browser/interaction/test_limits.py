@@ -29,13 +29,14 @@ def parked(stock: Fixtures, settings: Any) -> str:
     """Limits in use, and two paused tasks; the id of a job that waits for a limit of a long name and value."""
     settings.DELAYQ = {**settings.DELAYQ, "LIMITS": LIMITS}
     limits = stock.apis.store.operations(0).limits
-    for name in (NOOP, f"shop.{LONG}"):
-        limits.pause_task(name, by="ann")
     stock.apis.operations.limits.back_off(LimitUse("stripe"), 3_600 * SECOND)
     stock.apis.add(limits=[LimitUse("stripe")])
     raw_id = stock.apis.add(limits=[LimitUse("stripe", LONG)])
     limits.back_off(LimitUse("stripe", LONG), 3_600 * SECOND)
     stock.apis.worker().take(8)
+    # Later: a job of a paused task would wait for that task.
+    for name in (NOOP, f"shop.{LONG}"):
+        limits.pause_task(name, by="ann")
     return to_text(raw_id, 0)
 
 
