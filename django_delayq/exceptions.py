@@ -33,6 +33,10 @@ class InvalidMoment(DelayQError, ValueError):
     """A moment must be an aware datetime; make one with django.utils.timezone.make_aware()."""
 
 
+class InvalidSchedule(DelayQError, ValueError):
+    """A recurring schedule is wrong: its rule, its time zone, its name or one of its options."""
+
+
 class PayloadNotSerializable(DelayQError, TypeError):
     """Arguments must be JSON values: str, int, finite float, bool, None, list, dict with str keys."""
 

@@ -1,0 +1,1 @@
+"""Recurring schedules: rules that make jobs again and again."""

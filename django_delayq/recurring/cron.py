@@ -1,0 +1,171 @@
+"""Cron: a rule of cron fields in a time zone, and what happens when its clocks change.
+
+The package `cronsim` finds the wall times that match the fields. It is given times without a zone: its own treatment of
+time zones differs between five and six fields, and loses or repeats slots around a change. Here
+
+- a rule has fixed hours if neither its minute nor its hour begins with `*`;
+- clocks go forward: wall times in between do not exist. A rule with fixed hours that has slots there has one when the
+  clocks go forward. Other rules have none there;
+- clocks go back: some wall times come twice. A rule with fixed hours runs in the first pass only, others in both.
+
+This is what cron on Debian does, for five fields as for six.
+"""
+
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_delayq.clock import LATEST_US
+from django_delayq.exceptions import InvalidSchedule
+
+if TYPE_CHECKING:
+    from cronsim import CronSim
+
+_SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1)
+#: cronsim knows none of these.
+_NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class Cron:
+    """Slots at the wall times of a time zone that match cron fields."""
+
+    __slots__ = ("_found", "_has_fixed_hours", "_matches", "fields", "zone")
+
+    def __init__(self, fields: str, zone: ZoneInfo) -> None:
+        """Take five fields, six with the seconds first, or a nickname. Raises `InvalidSchedule`."""
+        self.fields, self.zone = " ".join(fields.split()), zone
+        self._matches = _parse(self.fields)
+        minute, hour = self._matches.parts[1:3]
+        self._has_fixed_hours = not minute.startswith("*") and not hour.startswith("*")
+        #: The moment for which a slot was searched last, and that slot: many schedules have the same rule.
+        self._found = (0, 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cron) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Cron({self.fields!r}, {self.zone.key!r})"
+
+    @property
+    def text(self) -> str:
+        """The fields and the zone."""
+        return f"cron {self.fields} in {self.zone.key}"
+
+    def next_after(self, moment_us: int) -> int | None:
+        """Return the first slot after a moment (µs since the epoch); None if there is none before the year 2255."""
+        if moment_us >= LATEST_US:
+            return None
+        searched, found = self._found
+        if searched <= moment_us < found:
+            return found
+        slot = self._next_after(_EPOCH + moment_us * _MICROSECOND)
+        slot_us = LATEST_US if slot is None else (slot - _EPOCH) // _MICROSECOND
+        if slot_us >= LATEST_US:
+            return None
+        self._found = moment_us, slot_us
+        return slot_us
+
+    def _next_after(self, moment: datetime) -> datetime | None:
+        """Return the first slot after a moment, both in UTC without a zone."""
+        local = moment.replace(tzinfo=UTC).astimezone(self.zone)
+        wall = local.replace(tzinfo=None, fold=0)
+        before, after = self._offsets(wall)
+        if before > after:
+            # The wall times from `start` to `end` come twice.
+            change = self._change_near(wall)
+            start, end = change + after, change + before
+            if local.fold == 0 and not self._has_fixed_hours:
+                match = self._match_after(wall)
+                again = self._match_after(start - _SECOND)
+                if (match is None or match >= end) and again is not None and again < end:
+                    return again - after
+            elif local.fold == 1 and self._has_fixed_hours:
+                wall = end - _SECOND
+        while (match := self._match_after(wall)) is not None:
+            before, after = self._offsets(match)
+            if before >= after:
+                first = match - before
+                return first if first > moment else match - after
+            # There is no such wall time: clocks go forward from `change + before` to `change + after`.
+            change = self._change_near(match)
+            if self._has_fixed_hours:
+                return change
+            wall = change + after - _SECOND
+        return None
+
+    def _match_after(self, wall: datetime) -> datetime | None:
+        """Return the first wall time after another that matches the fields; None if none does for 50 years."""
+        # A copy, because the object moves to what it finds, and threads share it.
+        matches = copy(self._matches)
+        matches.dt = wall.replace(microsecond=0)
+        return next(matches, None)
+
+    def _offsets(self, wall: datetime) -> tuple[timedelta, timedelta]:
+        """Return the offset to UTC at a wall time in its first and in its second pass.
+
+        They differ only near a change: the first is larger if the time comes twice, and less if it does not exist.
+        """
+        first, second = self.zone.utcoffset(wall), self.zone.utcoffset(wall.replace(fold=1))
+        assert first is not None
+        assert second is not None
+        return first, second
+
+    def _change_near(self, wall: datetime) -> datetime:
+        """Return the moment (UTC) of the change because of which a wall time comes twice or does not exist."""
+        before, after = self._offsets(wall)
+        low, high = sorted((wall - before, wall - after))
+        # The offset is `before` at `low` and `after` at `high`, and changes at a whole second.
+        while high - low > _SECOND:
+            middle = low + (high - low) // 2 // _SECOND * _SECOND
+            if self.zone.fromutc(middle.replace(tzinfo=self.zone)).utcoffset() == after:
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+# Few of a million schedules have rules of their own.
+@lru_cache(maxsize=4_096)
+def make_cron(fields: Any, zone: ZoneInfo) -> Cron:
+    """Return the rule of cron fields. Raises `InvalidSchedule`; ImproperlyConfigured without the package cronsim."""
+    if not isinstance(fields, str):
+        raise InvalidSchedule(f"cron must be a string such as '0 9 * * mon-fri', got {type(fields).__name__}")
+    cron = Cron(fields, zone)
+    if cron.next_after(0) is None:
+        raise InvalidSchedule(f"cron={fields!r} never matches; use a day that its months have")
+    return cron
+
+
+def _parse(fields: str) -> "CronSim":
+    try:
+        from cronsim import CronSim, CronSimError
+    except ImportError:
+        raise ImproperlyConfigured("cron= needs the package cronsim: pip install 'django-delayq[cron]'") from None
+    text = _NICKNAMES.get(fields.lower(), fields)
+    if text.startswith("@"):
+        raise InvalidSchedule(f"cron={fields!r} is no nickname; use one of {', '.join(_NICKNAMES)}, or five fields")
+    try:
+        return CronSim(text, _EPOCH)
+    except (CronSimError, AssertionError, TypeError, ValueError) as error:
+        # Other errors than its own are raised for fields such as `L/2-3`.
+        reason = str(error).lower() or "a field is wrong"
+        raise InvalidSchedule(
+            f"cron={fields!r} cannot be read ({reason}); use five fields: minute hour day-of-month month day-of-week, "
+            f"or six with the seconds first"
+        ) from None

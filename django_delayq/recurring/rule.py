@@ -1,0 +1,101 @@
+"""Rule: when the jobs of a recurring schedule are due. Each of these moments is a slot.
+
+Slots are µs since the epoch, on whole seconds, and strictly increase. A rule knows no state: every process computes the
+same slots.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from django_delayq.clock import LATEST_US, SECOND_US, duration_us, moment_us
+from django_delayq.exceptions import InvalidSchedule
+from django_delayq.recurring.cron import make_cron
+from django_delayq.recurring.zones import zone_of
+
+_EVERY, _CRON = re.compile(r"every ([1-9]\d{0,11}) from (\d{1,11})"), re.compile(r"cron (.*) in (\S+)")
+#: The shortest interval: a dispatcher plants one job of a schedule after the other.
+SHORTEST_US = SECOND_US
+
+
+class Rule(Protocol):
+    """The slots of a schedule."""
+
+    def next_after(self, moment_us: int) -> int | None:
+        """Return the first slot after a moment (µs since the epoch); None if there is none before the year 2255."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it is stored and shown; `read_rule()` returns an equal rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Slots at equal distances, whatever the clocks of a time zone do."""
+
+    #: µs, whole seconds.
+    interval_us: int
+    #: A slot, µs since the epoch, and the first one. 0: the slots have no beginning, and one of them is the epoch.
+    anchor_us: int = 0
+
+    @property
+    def text(self) -> str:
+        """The interval in seconds, and the anchor in seconds since the epoch."""
+        return f"every {self.interval_us // SECOND_US} from {self.anchor_us // SECOND_US}"
+
+    def next_after(self, moment_us: int) -> int | None:
+        """Return the first slot after a moment. O(1)."""
+        if moment_us < self.anchor_us:
+            return self.anchor_us
+        slot = self.anchor_us + ((moment_us - self.anchor_us) // self.interval_us + 1) * self.interval_us
+        return slot if slot <= LATEST_US else None
+
+
+def make_rule(*, every: Any = None, cron: Any = None, tz: Any = None, start: Any = None) -> Rule:
+    """Return the rule of an interval (seconds or a timedelta), or of cron fields in a time zone, which they need.
+
+    `start` is an aware datetime and a slot of the interval, its first one. Raises `InvalidSchedule`, `InvalidDelay` or
+    `InvalidMoment`.
+    """
+    if (every is None) is (cron is None):
+        raise InvalidSchedule("a schedule needs either every= or cron=")
+    if cron is not None:
+        return make_cron(cron, zone_of(tz))
+    if tz is not None:
+        raise InvalidSchedule("tz= is for cron=; an interval is the same in every time zone")
+    interval_us = duration_us(every, name="every")
+    if interval_us < SHORTEST_US or interval_us % SECOND_US:
+        raise InvalidSchedule(f"every={every!r} must be whole seconds, at least 1")
+    return Every(interval_us, 0 if start is None else _whole_second(moment_us(start, name="start")))
+
+
+def read_rule(text: str) -> Rule:
+    """Return the rule of a stored text. Raises `InvalidSchedule`, also for one that a later release stored."""
+    if found := _EVERY.fullmatch(text):
+        return Every(int(found[1]) * SECOND_US, int(found[2]) * SECOND_US)
+    if found := _CRON.fullmatch(text):
+        return make_cron(found[1], zone_of(found[2]))
+    raise InvalidSchedule(f"this release cannot read the rule {text!r:.80}")
+
+
+def slots(rule: Rule, *, after_us: int, until_us: int = LATEST_US) -> Iterator[int]:
+    """Yield the slots after a moment, up to and including another."""
+    slot = rule.next_after(after_us)
+    while slot is not None and slot <= until_us:
+        yield slot
+        slot = rule.next_after(slot)
+
+
+def shortest_distance_us(rule: Rule, *, after_us: int, looked_at: int = 50) -> int | None:
+    """Return the least time between two of the next slots, in µs; None if there are fewer than two."""
+    shortest, last = None, None
+    for _, slot in zip(range(looked_at), slots(rule, after_us=after_us), strict=False):
+        if last is not None:
+            shortest = slot - last if shortest is None else min(shortest, slot - last)
+        last = slot
+    return shortest
+
+
+def _whole_second(moment_us: int) -> int:
+    return -(-moment_us // SECOND_US) * SECOND_US

@@ -1,0 +1,175 @@
+"""Schedule: a rule with its bounds, and what its jobs do when they come late or overlap.
+
+All processes compute the same slots, due times and moments of planting from it.
+"""
+
+import json
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Literal, Self, get_args
+
+from django_delayq.clock import HOUR_US, duration_us, moment_us
+from django_delayq.exceptions import InvalidSchedule
+from django_delayq.recurring.rule import Rule, make_rule, read_rule, shortest_distance_us
+
+#: What becomes of a job that would begin while the last one of its schedule has not ended: it ends as skipped, waits
+#: until that one has ended, makes that one stop and waits, or begins.
+Overlap = Literal["skip", "wait", "stop", "allow"]
+#: After an outage, what becomes of missed slots: none of them runs, one job runs for all of them, or each has a job.
+CatchUp = Literal["none", "last", "all"]
+#: Most missed slots that get a job each.
+MOST_CAUGHT_UP = 1_000
+#: The default window of `catch_up="none"` is the interval, but not longer.
+_LONGEST_WINDOW_US = HOUR_US
+#: The next job is planted in the first tenth of the time to its slot.
+_PLANTED_WITHIN = 10
+
+
+#: Key, field and default of what is stored only if it is not the default.
+_STORED: tuple[tuple[str, str, Any], ...] = (
+    ("s", "start_us", None),
+    ("e", "end_us", None),
+    ("j", "jitter_us", 0),
+    ("o", "overlap", "skip"),
+    ("c", "catch_up", "last"),
+    ("w", "window_us", None),
+    ("p", "pause_after", None),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When the jobs of a recurring schedule are due. Its name spreads it among others with the same rule."""
+
+    name: str
+    rule: Rule
+    #: The first and the last moment at which a slot may be, µs since the epoch; None: no bound.
+    start_us: int | None = None
+    end_us: int | None = None
+    #: Its jobs are due up to this time after their slots, always by the same share of it.
+    jitter_us: int = 0
+    overlap: Overlap = "skip"
+    catch_up: CatchUp = "last"
+    #: With `catch_up="none"`, how late a job may begin, in µs; None: the time to the next slot, at most an hour.
+    window_us: int | None = None
+    #: It is paused after so many failures in a row; None: never.
+    pause_after: int | None = None
+
+    def pack(self) -> bytes:
+        """Return the stored form: JSON, in which what has its default is left out."""
+        facts: dict[str, Any] = {"n": self.name, "r": self.rule.text}
+        for key, name, default in _STORED:
+            value = getattr(self, name)
+            if value != default:
+                facts[key] = value
+        return json.dumps(facts, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def unpack(cls, stored: bytes) -> Self:
+        """Read the stored form. Raises `InvalidSchedule` if this release cannot read it."""
+        try:
+            facts = json.loads(stored)
+            options = {name: facts[key] for key, name, _ in _STORED if key in facts}
+            schedule = cls(name=facts["n"], rule=read_rule(facts["r"]), **options)
+            schedule.check()
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidSchedule(f"this release cannot read the schedule {stored[:200]!r}: {error}") from error
+        return schedule
+
+    def check(self) -> None:
+        """Raise `InvalidSchedule` for a value that no release stores, or that only a later one knows."""
+        for name in ("start_us", "end_us", "jitter_us", "window_us", "pause_after"):
+            value = getattr(self, name)
+            if not (value is None and name != "jitter_us") and (type(value) is not int or value < 0):
+                raise InvalidSchedule(f"{name} must be a whole number, got {value!r:.80}")
+        for name, known in (("overlap", Overlap), ("catch_up", CatchUp)):
+            value = getattr(self, name)
+            if value not in get_args(known):
+                raise InvalidSchedule(
+                    f"{name} must be one of {', '.join(map(repr, get_args(known)))}, got {value!r:.80}"
+                )
+        if type(self.name) is not str:
+            raise InvalidSchedule(f"the name must be a string, got {self.name!r:.80}")
+
+    def next_slot(self, after_us: int) -> int | None:
+        """Return the first slot after a moment (µs since the epoch); None if there is none any more."""
+        if self.start_us is not None:
+            after_us = max(after_us, self.start_us - 1)
+        slot = self.rule.next_after(after_us)
+        return None if slot is None or (self.end_us is not None and slot > self.end_us) else slot
+
+    def due_us(self, slot: int) -> int:
+        """Return when the job of a slot is due."""
+        return slot + int(self._share("jitter") * self.jitter_us)
+
+    def planted_us(self, slot: int, next_slot: int) -> int:
+        """Return when the job of the next slot is planted, some time after the last one.
+
+        A million schedules with one slot are due at once, but planted one after the other.
+        """
+        return slot + int(self._share("planting") * (next_slot - slot) / _PLANTED_WITHIN)
+
+    def expires_after_us(self, slot: int, next_slot: int | None) -> int | None:
+        """Return how late the job of a slot may begin, in µs; None: as late as it comes."""
+        if self.catch_up != "none":
+            return None
+        if self.window_us is not None:
+            return self.window_us
+        return min(_LONGEST_WINDOW_US, _LONGEST_WINDOW_US if next_slot is None else next_slot - slot)
+
+    def _share(self, of: str) -> float:
+        """Return a number from 0 to 1, below 1, by the name."""
+        digest = blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=6, person=of.encode()).digest()
+        return int.from_bytes(digest) / 2**48
+
+
+def make_schedule(
+    name: str,
+    *,
+    now_us: int,
+    every: Any = None,
+    cron: Any = None,
+    tz: Any = None,
+    start: Any = None,
+    end: Any = None,
+    jitter: Any = None,
+    overlap: Any = "skip",
+    catch_up: Any = "last",
+    window: Any = None,
+    pause_after: Any = None,
+) -> Schedule:
+    """Return a schedule of options as users give them.
+
+    Durations are seconds or timedeltas, moments aware datetimes. Raises `InvalidSchedule`, `InvalidDelay` or
+    `InvalidMoment` naming the option, also if the schedule has no slot after `now_us`.
+    """
+    rule = make_rule(every=every, cron=cron, tz=tz, start=start)
+    start_us = None if start is None else moment_us(start, name="start")
+    end_us = None if end is None else moment_us(end, name="end")
+    if end_us is not None and end_us <= max(now_us, start_us or 0):
+        when = "start" if start_us is not None and end_us <= start_us else "now"
+        raise InvalidSchedule(f"end={end} is not after {when}: the schedule would never run")
+    if window is not None and catch_up != "none":
+        raise InvalidSchedule("window= is for catch_up='none': how late a job may begin")
+    if pause_after is not None and (type(pause_after) is not int or not 1 <= pause_after <= 255):
+        raise InvalidSchedule(f"pause_after must be a whole number, 1 to 255, got {pause_after!r:.80}")
+    schedule = Schedule(
+        name=name,
+        rule=rule,
+        start_us=start_us,
+        end_us=end_us,
+        jitter_us=0 if jitter is None else duration_us(jitter, name="jitter"),
+        overlap=overlap,
+        catch_up=catch_up,
+        window_us=None if window is None else duration_us(window, name="window"),
+        pause_after=pause_after,
+    )
+    schedule.check()
+    if schedule.next_slot(now_us) is None:
+        raise InvalidSchedule("the schedule has no slot before its end: it would never run")
+    shortest = shortest_distance_us(rule, after_us=now_us)
+    if shortest is not None and schedule.jitter_us >= shortest:
+        raise InvalidSchedule(
+            f"jitter={jitter!r} must be shorter than the time between two slots, which is {shortest / 1_000_000:g} s"
+        )
+    return schedule
