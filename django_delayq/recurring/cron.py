@@ -1,11 +1,11 @@
 """Cron: a rule of cron fields in a time zone, and what happens when its clocks change.
 
 The package `cronsim` finds the wall times that match the fields. It is given times without a zone: its own treatment of
-time zones differs between five and six fields, and loses or repeats slots around a change. Here
+time zones differs between five and six fields, and loses or repeats occurrences around a change. Here
 
 - a rule has fixed hours if neither its minute nor its hour begins with `*`;
-- clocks go forward: wall times in between do not exist. A rule with fixed hours that has slots there has one when the
-  clocks go forward. Other rules have none there;
+- clocks go forward: wall times in between do not exist. A rule with fixed hours that has occurrences there has one when
+  the clocks go forward. Other rules have none there;
 - clocks go back: some wall times come twice. A rule with fixed hours runs in the first pass only, others in both.
 
 This is what cron on Debian does, for five fields as for six.
@@ -40,7 +40,7 @@ _NICKNAMES = {
 
 
 class Cron:
-    """Slots at the wall times of a time zone that match cron fields."""
+    """Occurrences at the wall times of a time zone that match cron fields."""
 
     __slots__ = ("_found", "_has_fixed_hours", "_matches", "fields", "zone")
 
@@ -50,7 +50,7 @@ class Cron:
         self._matches = _parse(self.fields)
         minute, hour = self._matches.parts[1:3]
         self._has_fixed_hours = not minute.startswith("*") and not hour.startswith("*")
-        #: The moment for which a slot was searched last, and that slot: many schedules have the same rule.
+        #: The moment for which an occurrence was searched last, and that occurrence: many schedules have the same rule.
         self._found = (0, 0)
 
     def __eq__(self, other: object) -> bool:
@@ -68,21 +68,21 @@ class Cron:
         return f"cron {self.fields} in {self.zone.key}"
 
     def next_after(self, moment_us: int) -> int | None:
-        """Return the first slot after a moment (µs since the epoch); None if there is none before the year 2255."""
+        """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
         if moment_us >= LATEST_US:
             return None
         searched, found = self._found
         if searched <= moment_us < found:
             return found
-        slot = self._next_after(_EPOCH + moment_us * _MICROSECOND)
-        slot_us = LATEST_US if slot is None else (slot - _EPOCH) // _MICROSECOND
-        if slot_us >= LATEST_US:
+        occurrence = self._next_after(_EPOCH + moment_us * _MICROSECOND)
+        occurrence_us = LATEST_US if occurrence is None else (occurrence - _EPOCH) // _MICROSECOND
+        if occurrence_us >= LATEST_US:
             return None
-        self._found = moment_us, slot_us
-        return slot_us
+        self._found = moment_us, occurrence_us
+        return occurrence_us
 
     def _next_after(self, moment: datetime) -> datetime | None:
-        """Return the first slot after a moment, both in UTC without a zone."""
+        """Return the first occurrence after a moment, both in UTC without a zone."""
         local = moment.replace(tzinfo=UTC).astimezone(self.zone)
         wall = local.replace(tzinfo=None, fold=0)
         before, after = self._offsets(wall)

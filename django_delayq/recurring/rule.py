@@ -1,7 +1,7 @@
-"""Rule: when the jobs of a recurring schedule are due. Each of these moments is a slot.
+"""Rule: when the jobs of a recurring schedule are due. Each of these moments is an occurrence.
 
-Slots are µs since the epoch, on whole seconds, and strictly increase. A rule knows no state: every process computes the
-same slots.
+Occurrences are µs since the epoch, on whole seconds, and strictly increase. A rule has no state: every process computes
+the same ones.
 """
 
 import re
@@ -20,10 +20,10 @@ SHORTEST_US = SECOND_US
 
 
 class Rule(Protocol):
-    """The slots of a schedule."""
+    """The occurrences of a schedule."""
 
     def next_after(self, moment_us: int) -> int | None:
-        """Return the first slot after a moment (µs since the epoch); None if there is none before the year 2255."""
+        """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
 
     @property
     def text(self) -> str:
@@ -32,11 +32,11 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Slots at equal distances, whatever the clocks of a time zone do."""
+    """Occurrences at equal distances, whatever the clocks of a time zone do."""
 
     #: µs, whole seconds.
     interval_us: int
-    #: A slot, µs since the epoch, and the first one. 0: the slots have no beginning, and one of them is the epoch.
+    #: The first occurrence, µs since the epoch. 0: there is no first one, and the epoch is one of them.
     anchor_us: int = 0
 
     @property
@@ -45,17 +45,17 @@ class Every:
         return f"every {self.interval_us // SECOND_US} from {self.anchor_us // SECOND_US}"
 
     def next_after(self, moment_us: int) -> int | None:
-        """Return the first slot after a moment. O(1)."""
+        """Return the first occurrence after a moment. O(1)."""
         if moment_us < self.anchor_us:
             return self.anchor_us
-        slot = self.anchor_us + ((moment_us - self.anchor_us) // self.interval_us + 1) * self.interval_us
-        return slot if slot <= LATEST_US else None
+        occurrence = self.anchor_us + ((moment_us - self.anchor_us) // self.interval_us + 1) * self.interval_us
+        return occurrence if occurrence <= LATEST_US else None
 
 
 def make_rule(*, every: Any = None, cron: Any = None, tz: Any = None, start: Any = None) -> Rule:
     """Return the rule of an interval (seconds or a timedelta), or of cron fields in a time zone, which they need.
 
-    `start` is an aware datetime and a slot of the interval, its first one. Raises `InvalidSchedule`, `InvalidDelay` or
+    `start` is an aware datetime, the first occurrence of the interval. Raises `InvalidSchedule`, `InvalidDelay` or
     `InvalidMoment`.
     """
     if (every is None) is (cron is None):
@@ -79,21 +79,21 @@ def read_rule(text: str) -> Rule:
     raise InvalidSchedule(f"this release cannot read the rule {text!r:.80}")
 
 
-def slots(rule: Rule, *, after_us: int, until_us: int = LATEST_US) -> Iterator[int]:
-    """Yield the slots after a moment, up to and including another."""
-    slot = rule.next_after(after_us)
-    while slot is not None and slot <= until_us:
-        yield slot
-        slot = rule.next_after(slot)
+def occurrences(rule: Rule, *, after_us: int, until_us: int = LATEST_US) -> Iterator[int]:
+    """Yield the occurrences after a moment, up to and including another."""
+    occurrence = rule.next_after(after_us)
+    while occurrence is not None and occurrence <= until_us:
+        yield occurrence
+        occurrence = rule.next_after(occurrence)
 
 
 def shortest_distance_us(rule: Rule, *, after_us: int, looked_at: int = 50) -> int | None:
-    """Return the least time between two of the next slots, in µs; None if there are fewer than two."""
+    """Return the least time between two of the next occurrences, in µs; None if there are fewer than two."""
     shortest, last = None, None
-    for _, slot in zip(range(looked_at), slots(rule, after_us=after_us), strict=False):
+    for _, occurrence in zip(range(looked_at), occurrences(rule, after_us=after_us), strict=False):
         if last is not None:
-            shortest = slot - last if shortest is None else min(shortest, slot - last)
-        last = slot
+            shortest = occurrence - last if shortest is None else min(shortest, occurrence - last)
+        last = occurrence
     return shortest
 
 

@@ -1,6 +1,6 @@
 """Schedule: a rule with its bounds, and what its jobs do when they come late or overlap.
 
-All processes compute the same slots, due times and moments of planting from it.
+All processes compute the same occurrences, due times and moments of planting from it.
 """
 
 import json
@@ -15,13 +15,11 @@ from django_delayq.recurring.rule import Rule, make_rule, read_rule, shortest_di
 #: What becomes of a job that would begin while the last one of its schedule has not ended: it ends as skipped, waits
 #: until that one has ended, makes that one stop and waits, or begins.
 Overlap = Literal["skip", "wait", "stop", "allow"]
-#: After an outage, what becomes of missed slots: none of them runs, one job runs for all of them, or each has a job.
+#: What becomes of the occurrences that an outage missed: none runs, one job runs for all of them, or each has a job.
 CatchUp = Literal["none", "last", "all"]
-#: Most missed slots that get a job each.
-MOST_CAUGHT_UP = 1_000
 #: The default window of `catch_up="none"` is the interval, but not longer.
 _LONGEST_WINDOW_US = HOUR_US
-#: The next job is planted in the first tenth of the time to its slot.
+#: The next job is planted in the first tenth of the time to its occurrence.
 _PLANTED_WITHIN = 10
 
 
@@ -43,14 +41,14 @@ class Schedule:
 
     name: str
     rule: Rule
-    #: The first and the last moment at which a slot may be, µs since the epoch; None: no bound.
+    #: The first and the last moment at which an occurrence may be, µs since the epoch; None: no bound.
     start_us: int | None = None
     end_us: int | None = None
-    #: Its jobs are due up to this time after their slots, always by the same share of it.
+    #: Its jobs are due up to this time after their occurrences, always by the same share of it.
     jitter_us: int = 0
     overlap: Overlap = "skip"
     catch_up: CatchUp = "last"
-    #: With `catch_up="none"`, how late a job may begin, in µs; None: the time to the next slot, at most an hour.
+    #: With `catch_up="none"`, how late a job may begin, in µs; None: the time to the next occurrence, at most an hour.
     window_us: int | None = None
     #: It is paused after so many failures in a row; None: never.
     pause_after: int | None = None
@@ -91,31 +89,31 @@ class Schedule:
         if type(self.name) is not str:
             raise InvalidSchedule(f"the name must be a string, got {self.name!r:.80}")
 
-    def next_slot(self, after_us: int) -> int | None:
-        """Return the first slot after a moment (µs since the epoch); None if there is none any more."""
+    def next_occurrence(self, after_us: int) -> int | None:
+        """Return the first occurrence after a moment (µs since the epoch); None if there is none any more."""
         if self.start_us is not None:
             after_us = max(after_us, self.start_us - 1)
-        slot = self.rule.next_after(after_us)
-        return None if slot is None or (self.end_us is not None and slot > self.end_us) else slot
+        occurrence = self.rule.next_after(after_us)
+        return None if occurrence is None or (self.end_us is not None and occurrence > self.end_us) else occurrence
 
-    def due_us(self, slot: int) -> int:
-        """Return when the job of a slot is due."""
-        return slot + int(self._share("jitter") * self.jitter_us)
+    def due_us(self, occurrence: int) -> int:
+        """Return when the job of an occurrence is due."""
+        return occurrence + int(self._share("jitter") * self.jitter_us)
 
-    def planted_us(self, slot: int, next_slot: int) -> int:
-        """Return when the job of the next slot is planted, some time after the last one.
+    def planted_us(self, occurrence: int, next_occurrence: int) -> int:
+        """Return when the job of the next occurrence is planted, some time after the last one.
 
-        A million schedules with one slot are due at once, but planted one after the other.
+        A million schedules with one occurrence are due at once, but planted one after the other.
         """
-        return slot + int(self._share("planting") * (next_slot - slot) / _PLANTED_WITHIN)
+        return occurrence + int(self._share("planting") * (next_occurrence - occurrence) / _PLANTED_WITHIN)
 
-    def expires_after_us(self, slot: int, next_slot: int | None) -> int | None:
-        """Return how late the job of a slot may begin, in µs; None: as late as it comes."""
+    def expires_after_us(self, occurrence: int, next_occurrence: int | None) -> int | None:
+        """Return how late the job of an occurrence may begin, in µs; None: as late as it comes."""
         if self.catch_up != "none":
             return None
         if self.window_us is not None:
             return self.window_us
-        return min(_LONGEST_WINDOW_US, _LONGEST_WINDOW_US if next_slot is None else next_slot - slot)
+        return min(_LONGEST_WINDOW_US, _LONGEST_WINDOW_US if next_occurrence is None else next_occurrence - occurrence)
 
     def _share(self, of: str) -> float:
         """Return a number from 0 to 1, below 1, by the name."""
@@ -141,7 +139,7 @@ def make_schedule(
     """Return a schedule of options as users give them.
 
     Durations are seconds or timedeltas, moments aware datetimes. Raises `InvalidSchedule`, `InvalidDelay` or
-    `InvalidMoment` naming the option, also if the schedule has no slot after `now_us`.
+    `InvalidMoment` naming the option, also if the schedule has no occurrence after `now_us`.
     """
     rule = make_rule(every=every, cron=cron, tz=tz, start=start)
     start_us = None if start is None else moment_us(start, name="start")
@@ -165,11 +163,12 @@ def make_schedule(
         pause_after=pause_after,
     )
     schedule.check()
-    if schedule.next_slot(now_us) is None:
-        raise InvalidSchedule("the schedule has no slot before its end: it would never run")
+    if schedule.next_occurrence(now_us) is None:
+        raise InvalidSchedule("the schedule has no occurrence before its end: it would never run")
     shortest = shortest_distance_us(rule, after_us=now_us)
     if shortest is not None and schedule.jitter_us >= shortest:
         raise InvalidSchedule(
-            f"jitter={jitter!r} must be shorter than the time between two slots, which is {shortest / 1_000_000:g} s"
+            f"jitter={jitter!r} must be shorter than the shortest time between two occurrences, "
+            f"which is {shortest / 1_000_000:g} s"
         )
     return schedule

@@ -91,7 +91,7 @@ class ExchangeReply:
     queues_version: bytes
     #: More jobs can be claimed.
     has_more: bool
-    #: Each of these jobs is of a fair queue or has a limit, and the worker has as many such jobs as it asked for.
+    #: All of these are of fair queues or have limits, and the reply has as many of those as the worker requested.
     more_are_bounded: bool = False
     #: Digests of the paused tasks. Jobs of these are to be settled as paused.
     paused_tasks: frozenset[bytes] = frozenset()

@@ -1,5 +1,4 @@
--- Candidates: the jobs that a worker may claim next, over all of its queues. A part
--- of `settle_and_claim` alone.
+-- Candidates: the jobs that a worker may claim next, over all of its queues. A part of `settle_and_claim` alone.
 --
 -- `request` has what the worker asks for: want (most claims), strict (whether the queues are served in their order), fair
 -- (1 or 0 for each served queue: whether it is fair), most_fair (most claims of fair queues), and numbers (those of the

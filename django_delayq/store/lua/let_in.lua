@@ -40,8 +40,8 @@ local function read_turns(id)
   return groups, stored
 end
 
--- The entry and fields of the first job of the next tenant that is not paused: `after` the tenant whose job was let in last, then from the first
--- one. A queue that is not fair has one group.
+-- The entry and fields of the first job of the next tenant that is not paused: `after` the tenant whose job was let in
+-- last, then from the first one. A queue that is not fair has one group.
 local function next_parked(id, hash, after)
   for _, start in ipairs(after and {after .. HIGHEST, ''} or {''}) do
     local from = start

@@ -33,7 +33,7 @@ local last = redis.call('HGET', exchanges, worker)
 -- No script writes a shorter one: it was edited manually.
 if last and #last < 16 then last = false end
 local promotion, version = redis.call('GET', next_promotion), redis.call('GET', queues_version) or ''
--- Most exchanges meet nothing of these: then one command tells so, and neither reads nor checks are needed.
+-- Most projects use no pauses, unique keys, tenants and limits. If none of their keys exists, nothing else of them is read.
 local is_plain = redis.call(
   'EXISTS', paused, job_extras, unique_keys, turns, tenants, tenant_jobs, limit_rules, limit_jobs, limit_times,
   next_let_in, waiting_for, claim_limits, paused_tasks
@@ -156,7 +156,7 @@ do
     end
   end
   if has_extras then check_hashes(job_extras, unique_keys) end
-  -- A job that was asked to stop may end as a success. Its retry, release or dead letter is refused. The worker then settles
+  -- If somebody stopped a job, its success is accepted. Its retry, release or dead letter is refused, and the worker settles
   -- it as stopped.
   local again = {}
   for i, lease in ipairs((next(dead) or next(retries)) and alive or {}) do
@@ -328,8 +328,8 @@ end
 -- Recovered jobs that remain need a worker with a free process, so a worker that claimed one notifies the next. A
 -- worker that claimed none, because it has no process, starts one; if it notified too, it would keep waking itself.
 local recovered_waits = not (may_recover and not recovered_job) and any_recovered(request)
--- A recovered job with a limit is passed over if the worker asked for no more jobs with limits. `more` makes the worker ask
--- again as soon as it has a free slot. The flag for recovered jobs, or a notification, would make it ask at once, and again.
+-- The worker has no free slot for a recovered job with a limit. Because of `more` it sends the next request when a slot is
+-- free. If the reply said that recovered jobs remain, or if a notification were sent, it would repeat the request at once.
 if recovered_job and recovered_job.is_passed_over then recovered_waits = false end
 -- Those of paused tenants do not count.
 if recovered_waits and request.fair ~= '' then recovered_waits = next_recovered(now, request) ~= nil end

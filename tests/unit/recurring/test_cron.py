@@ -1,4 +1,4 @@
-"""The slots of cron rules, beside an independent computation by another cron library."""
+"""The occurrences of cron rules, beside an independent computation by another cron library."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.cron import Cron, make_cron
-from django_delayq.recurring.rule import slots
+from django_delayq.recurring.rule import occurrences
 
 BERLIN, LORD_HOWE, UTC_ZONE = ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe"), ZoneInfo("UTC")
 SECOND_US = 1_000_000
@@ -23,9 +23,9 @@ def us(text: str, zone: ZoneInfo) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=zone, fold=bool(is_second)).timestamp()) * SECOND_US
 
 
-def local(slot_us: int, zone: ZoneInfo) -> str:
-    """Return the local time of a slot, with its offset."""
-    return datetime.fromtimestamp(slot_us // SECOND_US, zone).isoformat()
+def local(occurrence_us: int, zone: ZoneInfo) -> str:
+    """Return the local time of a occurrence, with its offset."""
+    return datetime.fromtimestamp(occurrence_us // SECOND_US, zone).isoformat()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def local(slot_us: int, zone: ZoneInfo) -> str:
         ("0,30 2 * * *", BERLIN, "2026-03-28T12:00", ["2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"]),
         ("0 2,3 * * *", BERLIN, "2026-03-28T12:00", ["2026-03-29T03:00:00+02:00", "2026-03-30T02:00:00+02:00"]),
         ("15 2 * * *", LORD_HOWE, "2026-10-03T12:00", ["2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"]),
-        # Others have no slots there.
+        # Others have no occurrences there.
         ("*/30 * * * *", BERLIN, "2026-03-29T01:15", ["2026-03-29T01:30:00+01:00", "2026-03-29T03:00:00+02:00"]),
         ("30 */2 * * *", BERLIN, "2026-03-29T01:15", ["2026-03-29T04:30:00+02:00", "2026-03-29T06:30:00+02:00"]),
         # Clocks go back at 03:00: fixed hours run in the first pass.
@@ -70,9 +70,9 @@ def local(slot_us: int, zone: ZoneInfo) -> str:
         ),
     ],
 )
-def test_slots(fields: str, zone: ZoneInfo, after: str, expected: list[str]) -> None:
-    found = slots(make_cron(fields, zone), after_us=us(after, zone))
-    assert [local(slot, zone) for slot, _ in zip(found, expected, strict=False)] == expected
+def test_occurrences(fields: str, zone: ZoneInfo, after: str, expected: list[str]) -> None:
+    found = occurrences(make_cron(fields, zone), after_us=us(after, zone))
+    assert [local(occurrence, zone) for occurrence, _ in zip(found, expected, strict=False)] == expected
 
 
 #: Around each change of the clocks, and around none.
@@ -101,8 +101,8 @@ def _field(low: int, high: int) -> st.SearchStrategy[str]:
     )
 
 
-def _slots_by_search(fields: str, zone: ZoneInfo, first: datetime, last: datetime) -> Iterator[datetime]:
-    """Yield the slots (UTC) of a window, by trying each minute of it in wall times and in moments."""
+def _occurrences_by_search(fields: str, zone: ZoneInfo, first: datetime, last: datetime) -> Iterator[datetime]:
+    """Yield the occurrences (UTC) of a window, by trying each minute of it in wall times and in moments."""
     minute, hour, *_ = fields.split()
     minutes, hours, days = (
         set(range(low, high)) if each == ["*"] else set(each)
@@ -136,7 +136,7 @@ def _slots_by_search(fields: str, zone: ZoneInfo, first: datetime, last: datetim
     hours=st.integers(-30, 6),
 )
 @settings(max_examples=60, deadline=None)
-def test_slots_agree_with_a_search_through_all_minutes(
+def test_occurrences_agree_with_a_search_through_all_minutes(
     change: tuple[ZoneInfo, str], fields: tuple[str, ...], hours: int
 ) -> None:
     zone, near = change
@@ -144,11 +144,11 @@ def test_slots_agree_with_a_search_through_all_minutes(
     # The search begins before, so that it knows which wall times have passed already.
     after = datetime.fromisoformat(near).replace(tzinfo=UTC) + timedelta(hours=hours, minutes=hours * 7 % 60)
     begin, end = after - timedelta(hours=26), after + timedelta(hours=36)
-    expected = [moment for moment in _slots_by_search(text, zone, begin, end) if moment > after]
-    found = slots(
+    expected = [moment for moment in _occurrences_by_search(text, zone, begin, end) if moment > after]
+    found = occurrences(
         Cron(text, zone), after_us=round(after.timestamp()) * SECOND_US, until_us=round(end.timestamp()) * SECOND_US
     )
-    assert [datetime.fromtimestamp(slot // SECOND_US, UTC) for slot in found] == expected
+    assert [datetime.fromtimestamp(occurrence // SECOND_US, UTC) for occurrence in found] == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import DelayQError, InvalidDelay, InvalidMoment, InvalidSchedule
-from django_delayq.recurring.rule import Every, make_rule, read_rule, slots
+from django_delayq.recurring.rule import Every, make_rule, occurrences, read_rule
 from django_delayq.recurring.schedule import Schedule, make_schedule
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
@@ -19,11 +19,15 @@ def made(**options: Any) -> Schedule:
 
 
 def test_intervals_are_anchored_at_the_epoch_unless_they_have_a_start() -> None:
-    assert list(slots(make_rule(every=7), after_us=0, until_us=21 * SECOND)) == [7 * SECOND, 14 * SECOND, 21 * SECOND]
+    assert list(occurrences(make_rule(every=7), after_us=0, until_us=21 * SECOND)) == [
+        7 * SECOND,
+        14 * SECOND,
+        21 * SECOND,
+    ]
     start = NOW + timedelta(seconds=2.5)
     rule = make_rule(every=timedelta(minutes=5), start=start)
     first = NOW_US + 3 * SECOND
-    assert list(slots(rule, after_us=0, until_us=first + 300 * SECOND)) == [first, first + 300 * SECOND]
+    assert list(occurrences(rule, after_us=0, until_us=first + 300 * SECOND)) == [first, first + 300 * SECOND]
     assert rule.next_after(first) == first + 300 * SECOND
 
 
@@ -50,11 +54,11 @@ def test_a_rule_that_this_release_cannot_read_is_refused(text: str) -> None:
         read_rule(text)
 
 
-def test_slots_are_between_start_and_end() -> None:
+def test_occurrences_are_between_start_and_end() -> None:
     schedule = made(start=NOW + timedelta(hours=2), end=NOW + timedelta(hours=3))
-    assert schedule.next_slot(NOW_US) == NOW_US + 2 * HOUR
-    assert schedule.next_slot(NOW_US + 2 * HOUR) == NOW_US + 3 * HOUR
-    assert schedule.next_slot(NOW_US + 3 * HOUR) is None
+    assert schedule.next_occurrence(NOW_US) == NOW_US + 2 * HOUR
+    assert schedule.next_occurrence(NOW_US + 2 * HOUR) == NOW_US + 3 * HOUR
+    assert schedule.next_occurrence(NOW_US + 3 * HOUR) is None
 
 
 def test_jitter_and_planting_depend_on_the_name_alone() -> None:
@@ -96,11 +100,11 @@ def test_a_late_job_expires_only_if_nothing_is_caught_up() -> None:
         ({"end": datetime(2026, 1, 1)}, InvalidMoment, "end"),
         ({"end": NOW - timedelta(days=1)}, InvalidSchedule, "is not after now"),
         ({"start": NOW + timedelta(days=2), "end": NOW + timedelta(days=1)}, InvalidSchedule, "is not after start"),
-        ({"end": NOW + timedelta(seconds=1)}, InvalidSchedule, "no slot before its end"),
+        ({"end": NOW + timedelta(seconds=1)}, InvalidSchedule, "no occurrence before its end"),
         (
             {"jitter": 3600},
             InvalidSchedule,
-            "jitter=3600 must be shorter than the time between two slots, which is 3600 s",
+            "jitter=3600 must be shorter than the shortest time between",
         ),
         ({"jitter": -1}, InvalidDelay, "jitter"),
         ({"overlap": "queue"}, InvalidSchedule, "overlap must be one of 'skip', 'wait', 'stop', 'allow', got 'queue'"),
