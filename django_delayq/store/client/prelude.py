@@ -6,7 +6,7 @@ reads one of them.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -25,7 +25,7 @@ PARTS: Mapping[str, str] = {
         "_places",
         "_choice",
         "_candidates",
-    )  # fmt: skip
+    )
 }
 #: The metatable of the tables. The first read of a part that does not exist yet calls the function that creates it.
 _LAZY = (
@@ -125,7 +125,7 @@ def _used_part(part: str, pieces: Sequence[_Piece], functions: Set[str], later: 
     """Return a part without the functions and the variables that neither it nor later text uses."""
     kept = [piece if piece.name in functions or not piece.name else _left_out(piece) for piece in pieces]
     names = set().union(*(piece.names for piece in kept))
-    text, _ = _without_variables("".join(piece.text for piece in kept), lambda found: found.isdisjoint(names | later))
+    text, _ = _without_variables("".join(piece.text for piece in kept), names | later, used=False)
     return _Part(part, text, [piece.name for piece in kept if piece.name in functions], names)
 
 
@@ -138,8 +138,8 @@ def _created_later(group: Sequence[_Part], later: Set[str], replacements: Mappin
     texts, variables, of_names = [], [], dict(replacements)
     for number, part in enumerate(group, start=1):
         in_group = set().union(*(each.names for each in group[number:]))
-        text, outside = _without_variables(part.text, lambda declared: not declared.isdisjoint(later))
-        text, inside = _without_variables(text, lambda declared: not declared.isdisjoint(in_group))  # noqa: B023
+        text, outside = _without_variables(part.text, later, used=True)
+        text, inside = _without_variables(text, in_group, used=True)
         texts.append(_table(part.name, _replaced(text, of_names), part.functions, inside))
         variables += outside
         of_names |= {name: f"{part.name}.{name}" for name in part.functions}
@@ -160,12 +160,12 @@ def _without_comments(text: str) -> str:
     return _COMMENT.sub("", text)
 
 
-def _without_variables(text: str, is_left_out: Callable[[Set[str]], bool]) -> tuple[str, list[str]]:
-    """Return a text without some declarations of variables, and these declarations."""
+def _without_variables(text: str, names: Set[str], *, used: bool) -> tuple[str, list[str]]:
+    """Return a text without the declarations of variables that are, or are not, among the names; and these."""
     left_out = []
 
     def leave_out(found: re.Match[str]) -> str:
-        if not is_left_out(set(found[1].split(", "))):
+        if names.isdisjoint(found[1].split(", ")) is used:
             return found[0]
         left_out.append(found[0])
         return ""

@@ -63,7 +63,7 @@ local function read_claim(record, token)
   return stop_by, due, at, flags >= 4
 end
 
--- The name of a queue, encoded: the end of each of its keys, or the name itself. `queues` and `next_due` hold names in this form.
+-- The name of a queue, encoded as in `queues` and `next_due`: the end of each of its keys, or the name itself.
 local function queue_of(key)
   return string.match(key, '.*:(.*)') or key
 end
