@@ -29,6 +29,8 @@ class Bounds:
     #: Rows that one call reads of a list to find those that match, over few queues; and most of them that it returns.
     scanned_rows: int = 2_000
     batch_rows: int = 250
+    #: Seconds for finding those that match among the rows of one call.
+    matching_seconds: float = 0.1
     #: Most jobs that one call changes.
     changed_jobs: int = 250
     #: Most jobs of an action that have a row each in the audit log; an action on more has one row.

@@ -7,6 +7,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any
 
+from django_delayq import runtime
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.body.codec import Head, try_decode, try_decode_head
 from django_delayq.job.ids import to_text
@@ -20,8 +21,6 @@ from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
 #: Larger than every score that a script writes.
 _END = 2.0**53
-#: Seconds that one page may spend on finding rows that match.
-_MATCHING_SECONDS = 0.1
 #: Values that `page.lua` returns of a row.
 _CELLS = 8
 _NO_HEAD = Head(priority=0, flags=Flag(0), queue="", task="", size=0)
@@ -255,7 +254,7 @@ def _scan(found: Any, count: int, match: Callable[[JobRow], bool] | None) -> Ite
     if match is None:
         yield from ((row, True) for row in islice(found, count))
         return
-    until, left = monotonic() + _MATCHING_SECONDS, count
+    until, left = monotonic() + runtime.current().bounds.matching_seconds, count
     for row in found:
         matches = match(row)
         yield row, matches

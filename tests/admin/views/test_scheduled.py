@@ -118,6 +118,14 @@ def test_a_scan_says_how_far_it_is_and_continues(
     assert not link(answer, "Continue")
 
 
+def test_a_scan_ends_when_its_time_is_up(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
+    bounds(matching_seconds=0)
+    mine = [add(stock, "needle", delay=HOUR + number) for number in range(2)]
+    answer = browser.get(page("scheduled", q="needle"))
+    assert ids(answer) == mine[:1]
+    assert ids(browser.get(link(answer, "Continue"))) == mine[1:]
+
+
 def test_a_scan_without_a_match_offers_a_button_to_continue(
     browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
