@@ -16,7 +16,7 @@
 #
 # WORKERS=4 chooses how many processes run tests side by side, WORKERS=0 runs them in one, as ARGS=--pdb needs.
 # PYTHON=python3.13 chooses the interpreter, DJANGO="django==6.1.*" the Django (both only when a venv is made),
-# UV=1 installs by uv instead of pip.
+# UV=1 installs by uv instead of pip, EXTRA=test leaves out the tools of `make lint`.
 
 PYTHON ?= python3
 DJANGO ?= django

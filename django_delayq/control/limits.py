@@ -93,8 +93,8 @@ class Limit:
         try:
             return await asyncio.shield(request)
         except asyncio.CancelledError:
-            # The thread goes on, and the slot that it takes would belong to nobody.
-            await asyncio.wait([request])
+            # The thread goes on, and the slot that it takes would belong to nobody. An error of it concerns nobody.
+            await asyncio.gather(request, return_exceptions=True)
             await self.__aexit__(None, None, None)
             raise
 

@@ -1,4 +1,4 @@
-"""manage.py delayq_stats: queues, running jobs and processes at one moment, once or again and again."""
+"""manage.py delayq_stats: queues, running jobs and processes, or tenants, at one moment, once or again and again."""
 
 import json
 import sys
@@ -11,11 +11,19 @@ from itertools import islice
 from shutil import get_terminal_size
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_delayq.control.jobs import jobs
 from django_delayq.display.limits import with_declared_values
-from django_delayq.management.operating import OperatingCommand, iso, progress_bar, span, to_seconds
+from django_delayq.management.operating import (
+    WRONG_OPTIONS,
+    OperatingCommand,
+    iso,
+    progress_bar,
+    span,
+    to_seconds,
+)
+from django_delayq.management.tenant_list import read_tenants, tenant_lines
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import Process, Snapshot
@@ -24,6 +32,8 @@ from django_delayq.templatetags.delayq import duration_text
 
 #: Most running jobs that are shown, and that are read to find the longest.
 _SHOWN, _READ = 10, 250
+#: Most tenants, by default.
+_TENANTS = 100
 #: Time between two views.
 _SHORTEST, _USUAL, _LONGEST = timedelta(milliseconds=500), timedelta(seconds=2), timedelta(days=1)
 #: Characters of a progress bar.
@@ -40,9 +50,9 @@ _RARE = ("snoozed", "expired", "dropped", "cancelled")
 
 
 class Command(OperatingCommand):
-    """Print the numbers of the admin's overview."""
+    """Print the numbers of the admin's overview, or the tenants of a queue."""
 
-    help = "Shows the queues, the running jobs and the processes, once or as a view that updates."
+    help = "Shows the queues, the running jobs and the processes, or the tenants of a queue, once or again and again."
     changes = False
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -50,9 +60,16 @@ class Command(OperatingCommand):
         super().add_arguments(parser)
         text = "Show it again after this time, 500ms to 1d, until Ctrl-C. Default: 2s."
         parser.add_argument("--watch", metavar="SPAN", nargs="?", const=_USUAL, type=_interval, help=text)
+        text = "Show in place of all else the tenants of this queue that have waiting jobs or are paused."
+        parser.add_argument("--tenants", metavar="QUEUE", help=text)
+        parser.add_argument("--limit", type=int, help=f"Most tenants to show; 0 for all. Default: {_TENANTS}.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print one view, or one after the other."""
+        if options["limit"] is not None and options["tenants"] is None:
+            raise CommandError("--limit needs --tenants", returncode=WRONG_OPTIONS)
+        if options["limit"] is not None and options["limit"] < 0:
+            raise CommandError(f"--limit must be 0 (all) or more, got {options['limit']}", returncode=WRONG_OPTIONS)
         store, every = self.open(options), options["watch"]
         is_screen = every is not None and not options["json"] and self.stdout.isatty()
         try:
@@ -65,16 +82,28 @@ class Command(OperatingCommand):
             self.stdout.write("")
 
     def _show(self, store: Store, options: dict[str, Any], *, is_screen: bool) -> None:
-        facts = _facts(store, backend=options["backend"])
+        facts, lines = self._read(store, options)
         if options["json"]:
             self.stdout.write(json.dumps(facts))
         elif is_screen:
             width, height = get_terminal_size()
-            lines = [f"{line[:width]}{_TO_END_OF_LINE}" for line in islice(_lines(facts), height - 1)]
-            self.stdout.write(_HOME + "\n".join(lines) + _TO_END, ending="")
+            cut = [f"{line[:width]}{_TO_END_OF_LINE}" for line in islice(lines, height - 1)]
+            self.stdout.write(_HOME + "\n".join(cut) + _TO_END, ending="")
         else:
-            self.stdout.write("\n".join(_lines(facts)))
+            self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
         self.stdout.flush()
+
+    def _read(self, store: Store, options: dict[str, Any]) -> tuple[Any, Iterator[str]]:
+        """Return what to print, as JSON values and as lines."""
+        if options["tenants"] is None:
+            facts = _facts(store, backend=options["backend"])
+            return facts, _lines(facts)
+        [queue] = self.queues({**options, "queues": [options["tenants"]]})
+        most = _TENANTS if options["limit"] is None else options["limit"]
+        rows, number = read_tenants(queue, most=most)
+        if len(rows) < number and not options["json"] and options["watch"] is None:
+            self.stderr.write(f"The first {len(rows):,} of {number:,}; --limit 0 shows all.")
+        return rows, tenant_lines(rows)
 
 
 def _interval(text: str) -> timedelta:

@@ -10,7 +10,7 @@ from redis import Redis
 from django_delayq import get_store, limit
 from django_delayq.exceptions import LimitClosed, RetryLater
 from tests.sample_app import limit_tasks
-from tests.subprocesses import Processes
+from tests.subprocesses import Processes, until
 
 
 @pytest.fixture(autouse=True)
@@ -59,12 +59,18 @@ def test_a_block_that_is_cancelled_while_it_requests_a_slot_has_none(client: Red
         async with limit("one", block=5):
             raise AssertionError("it was cancelled")
 
+    def is_requested() -> bool:
+        # A script that Redis answers when the pause ends.
+        return any(each["cmd"].startswith("eval") and "b" in each["flags"] for each in client.client_list())
+
     async def cancel_it() -> None:
-        client.client_pause(300, all=True)
-        waiting = asyncio.ensure_future(wait_for_a_slot())
-        # The request is sent, and Redis answers when the pause ends.
-        await asyncio.sleep(0.1)
-        waiting.cancel()
+        client.client_pause(60_000, all=False)
+        try:
+            waiting = asyncio.ensure_future(wait_for_a_slot())
+            await asyncio.to_thread(until, is_requested, what="the request of a slot")
+            waiting.cancel()
+        finally:
+            client.client_unpause()
         with pytest.raises(asyncio.CancelledError):
             await waiting
 

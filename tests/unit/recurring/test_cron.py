@@ -24,7 +24,7 @@ def us(text: str, zone: ZoneInfo) -> int:
 
 
 def local(occurrence_us: int, zone: ZoneInfo) -> str:
-    """Return the local time of a occurrence, with its offset."""
+    """Return the local time of an occurrence, with its offset."""
     return datetime.fromtimestamp(occurrence_us // SECOND_US, zone).isoformat()
 
 
