@@ -32,10 +32,27 @@ local function number_in(key)
   return type(found) == 'string' and tonumber(found) or nil
 end
 
+-- Most projects use none of what these hold. If none of the keys exists, nothing else of them is read.
+local is_plain = redis.call(
+  'EXISTS', paused, pause_ends, job_extras, throttles, throttle_ends, turns, tenants, tenant_jobs, limit_times, limit_jobs,
+  next_let_in, outside_slots, quiet_workers
+) == 0
+-- Entries of one of them between two moments, and the first of all with its score.
+local function entries_between(key, low, high, most)
+  return is_plain and {} or redis.call('ZRANGE', key, low, high, 'BYSCORE', 'LIMIT', 0, most)
+end
+
+local function first_entry(key)
+  return is_plain and {} or lowest(key, 0)
+end
+
 -- Type checks (see the prelude).
-check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies, paused, job_extras, throttles)
-check_zsets(workers, dead_letters, dispatchers, queues, next_due, pause_ends, throttle_ends); check_tenants()
-check_zsets(limit_times, limit_jobs, next_let_in, outside_slots)
+check_hashes(worker_names, exchanges, process_reports, dead_bodies)
+check_zsets(workers, dead_letters, dispatchers, queues, next_due)
+if not is_plain then
+  check_hashes(quiet_workers, paused, job_extras, throttles)
+  check_zsets(pause_ends, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots); check_tenants()
+end
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
@@ -86,7 +103,7 @@ for _, queue in ipairs(due) do
   moved = moved + #members
 end
 
-local pause_end = lowest(pause_ends, 0)
+local pause_end = first_entry(pause_ends)
 if pause_end[2] and tonumber(pause_end[2]) <= now then
   for base = FIXED, #KEYS - 5, 5 do
     local ready, ends = KEYS[base + 2], redis.call('ZSCORE', pause_ends, queue_of(KEYS[base + 2]))
@@ -96,7 +113,7 @@ if pause_end[2] and tonumber(pause_end[2]) <= now then
       if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then notify_workers(KEYS[base + 3]) end
     end
   end
-  pause_end = lowest(pause_ends, 0)
+  pause_end = first_entry(pause_ends)
 end
 
 for _, processes in ipairs({workers, dispatchers}) do
@@ -126,18 +143,18 @@ for i = 1, #oldest, 2 do
 end
 if #trimmed > 0 then remove_dead_letters(trimmed, freed) end
 
-local over = redis.call('ZRANGE', throttle_ends, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+local over = entries_between(throttle_ends, '-inf', now, WINDOWS)
 if #over > 0 then
   redis.call('ZREM', throttle_ends, unpack(over))
   redis.call('HDEL', throttles, unpack(over))
 end
 
 -- A time that has passed binds nobody.
-local passed = redis.call('ZRANGE', limit_times, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+local passed = entries_between(limit_times, '-inf', now, WINDOWS)
 if #passed > 0 then redis.call('ZREM', limit_times, unpack(passed)) end
 
 -- Code outside a job took a slot, and has not given it back in time: it was killed.
-local ended = redis.call('ZRANGE', outside_slots, '-inf', now, 'BYSCORE', 'LIMIT', 0, WINDOWS)
+local ended = entries_between(outside_slots, '-inf', now, WINDOWS)
 for _, holder in ipairs(ended) do
   redis.call('ZREM', outside_slots, holder)
   redis.call('ZREM', limit_jobs, SLOT .. holder)
@@ -146,10 +163,10 @@ end
 
 -- No look at a limit is farther ahead than this, unless the clock was set back.
 local farthest = now + math.max(sweep, LOOK_AGAIN)
-for _, id in ipairs(redis.call('ZRANGE', next_let_in, farthest + 1, '+inf', 'BYSCORE', 'LIMIT', 0, LIMITS)) do
+for _, id in ipairs(entries_between(next_let_in, farthest + 1, '+inf', LIMITS)) do
   redis.call('ZADD', next_let_in, now, id)
 end
-local open = redis.call('ZRANGE', next_let_in, '-inf', now, 'BYSCORE', 'LIMIT', 0, LIMITS)
+local open = entries_between(next_let_in, '-inf', now, LIMITS)
 local expired = redis.call('ZRANGE', leases, '-inf', expired_by, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = (trims_left or #over == WINDOWS or #open > 0) and now or now + sweep
 local removed = false
@@ -174,7 +191,7 @@ local first = redis.call('ZRANGE', next_due, 0, 0, 'WITHSCORES')
 if first[2] then wake = math.min(wake, tonumber(first[2])) end
 if pause_end[2] then wake = math.min(wake, tonumber(pause_end[2])) end
 for _, key in ipairs({next_let_in, outside_slots}) do
-  local next_open = lowest(key, 0)
+  local next_open = first_entry(key)
   if next_open[2] then wake = math.min(wake, tonumber(next_open[2])) end
 end
 -- The caller judges the expired leases now. If they counted here, one that cannot be judged would make it loop.
