@@ -4,29 +4,19 @@
 and on this project with a dispatcher and two workers; keys that do not run exactly once, and other errors.
 """
 
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
-import django
-
 from benchmarks.debounce.plan import CALLS, KEYS, PRODUCERS, calls_of, rule_of
-from benchmarks.venvs import ROOT
-from django_delayq.testing.local_redis import LocalRedisServer
+from benchmarks.local.services import MANAGE, project, running, value_at
 
-MANAGE = (sys.executable, "-m", "django")
 #: System -> the module with its `call()`, and the commands of its processes.
 SYSTEMS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "bare redis-py": ("floor", [(sys.executable, "-m", "benchmarks.debounce.floor")]),
@@ -67,7 +57,13 @@ class Figures:
     def line(self) -> str:
         """Return the figures as a line of the table."""
         late, calls = sorted(self.late), sorted(self.calls)
-        figures = (_at(late, 0.5), _at(late, 0.95), _at(late, 1.0), _at(calls, 0.5), _at(calls, 0.95))
+        figures = (
+            value_at(late, 0.5),
+            value_at(late, 0.95),
+            value_at(late, 1.0),
+            value_at(calls, 0.5),
+            value_at(calls, 0.95),
+        )
         return f"{len(late):6,} " + " ".join(f"{each:8.1f}" for each in figures)
 
 
@@ -78,12 +74,7 @@ def main() -> None:
     print(
         f"{PRODUCERS} producers, {KEYS} keys, {CALLS} calls of each key by each producer, {rounds} rounds", flush=True
     )
-    with LocalRedisServer() as server, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "record")
-        path.touch()
-        os.environ |= {"BENCH_URL": server.url, "BENCH_RECORD": str(path), "PYTHONPATH": str(ROOT)}
-        os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.debounce.settings"
-        django.setup()
+    with project("benchmarks.debounce.settings") as path:
         for number in range(rounds):
             for system in SYSTEMS:
                 _measure(system, number, path, figures[system])
@@ -99,7 +90,7 @@ def main() -> None:
 
 def _measure(system: str, number: int, path: Path, figures: Figures) -> None:
     module, commands = SYSTEMS[system]
-    with _running(commands):
+    with running(commands) as processes:
         keys = f"{system.replace(' ', '-')}:{number}"
         calls: dict[str, list[tuple[int, int]]] = defaultdict(list)
         produce = partial(_produce, f"benchmarks.debounce.{module}", keys, time.time() + LEAD)
@@ -114,6 +105,8 @@ def _measure(system: str, number: int, path: Path, figures: Figures) -> None:
             runs = _runs(path)
         time.sleep(WAIT_FOR_DUPLICATES)
         figures.add(calls, _runs(path))
+        for process in processes:
+            assert process.poll() is None, f"{process.args!r} ended"
 
 
 def _produce(
@@ -135,21 +128,6 @@ def _produce(
     return calls, errors
 
 
-@contextmanager
-def _running(commands: list[tuple[str, ...]]) -> Iterator[None]:
-    """Run the processes of a system during the block."""
-    processes = [subprocess.Popen(command) for command in commands]
-    try:
-        yield
-        for process in processes:
-            assert process.poll() is None, f"{process.args!r} ended"
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait(30)
-
-
 def _runs(path: Path) -> dict[str, list[tuple[int, int]]]:
     """Return when the keys ran, and when they were due (µs since the epoch)."""
     runs = defaultdict(list)
@@ -157,11 +135,6 @@ def _runs(path: Path) -> dict[str, list[tuple[int, int]]]:
         key, ran_us, due_us = line.split()
         runs[key].append((int(ran_us), int(due_us)))
     return runs
-
-
-def _at(values: list[float], share: float) -> float:
-    """Return the value that a share of the sorted values does not exceed."""
-    return values[min(int(share * len(values)), len(values) - 1)] if values else float("nan")
 
 
 if __name__ == "__main__":

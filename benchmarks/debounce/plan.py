@@ -5,10 +5,11 @@ due while others are called. Every second key is due `wait` after its last call;
 first call comes earlier.
 """
 
-import os
 import random
 import time
 from dataclasses import dataclass
+
+from benchmarks.local import run_log
 
 PRODUCERS, KEYS, CALLS = 50, 50, 10
 SPAN, STAGGER = 40.0, 1.2
@@ -56,8 +57,5 @@ def calls_of(producer: int) -> list[tuple[float, int]]:
 
 
 def record(key: str, due_us: int) -> None:
-    """Append a run to the record, in one write."""
-    line = f"{key} {time.time_ns() // 1_000} {due_us}\n"
-    file = os.open(os.environ["BENCH_RECORD"], os.O_WRONLY | os.O_APPEND)
-    os.write(file, line.encode())
-    os.close(file)
+    """Append a run to the run log."""
+    run_log.record(f"{key} {time.time_ns() // 1_000} {due_us}")

@@ -1,8 +1,8 @@
 """Tasks: each run appends its value, when it was claimed, began and ended (µs; the first by Redis's clock)."""
 
-import os
 import time
 
+from benchmarks.local.run_log import record
 from django_delayq import delayed_task
 from django_delayq.logs import current_run
 
@@ -30,13 +30,7 @@ def _record(value: int, *, seconds: float = 0.0) -> None:
     assert run is not None
     began = time.time_ns() // 1_000
     # Written before it ends, too: a killed worker leaves the beginning alone.
-    _append(f"{value} {run[0].claimed_us} {began} 0 {run[0].lease.hex()}\n")
+    record(f"{value} {run[0].claimed_us} {began} 0 {run[0].lease.hex()}")
     if seconds:
         time.sleep(seconds)
-    _append(f"{value} {run[0].claimed_us} {began} {time.time_ns() // 1_000} {run[0].lease.hex()}\n")
-
-
-def _append(line: str) -> None:
-    file = os.open(os.environ["BENCH_RECORD"], os.O_WRONLY | os.O_APPEND)
-    os.write(file, line.encode())
-    os.close(file)
+    record(f"{value} {run[0].claimed_us} {began} {time.time_ns() // 1_000} {run[0].lease.hex()}")

@@ -1,0 +1,1 @@
+"""What the benchmarks of this project alone share."""
