@@ -47,7 +47,7 @@ _INSTEAD = {
     "ignore_result": "leave it out: a result is kept only with store_result=True",
     "track_started": "leave it out: a handle's state is always 'claimed' while the job runs",
     "serializer": "leave it out: arguments are JSON",
-    "rate_limit": "there are no rate limits; a queue of its own with few workers bounds how many jobs run at once",
+    "rate_limit": "write limit=…, and the rate in DELAYQ['LIMITS']; it holds for all workers together",
     "time_limit": "write hard_timeout=, which kills the process with --pool processes",
     "soft_time_limit": "write timeout=, which raises TaskTimeout in the task",
 }

@@ -68,7 +68,7 @@ def test_a_function_of_main_needs_a_name() -> None:
         ("max_retries", "max_attempts=….*counts the first attempt too"),
         ("default_retry_delay", r"write retry=RetryPolicy\(delays="),
         ("ignore_result", "leave it out: .* store_result=True"),
-        ("rate_limit", "there are no rate limits"),
+        ("rate_limit", r"write limit=…, and the rate in DELAYQ\['LIMITS'\]"),
         ("time_limit", "write hard_timeout="),
         ("soft_time_limit", "write timeout="),
         ("queue_name", "write queue="),
