@@ -12,6 +12,7 @@ from django_delayq.job.job import Claim, Job, LimitUse, State
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import Result
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
+from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.enqueue import EnqueueResult
@@ -281,6 +282,7 @@ def settlement(
     error: str = "as asked",
     value: str = "",
     ttl_ms: int = 60_000,
+    run_outcome: RunOutcome | None = None,
 ) -> Settlement:
     """Make a settlement; retries and dead letters count the attempt; `value` is the JSON of a kept result."""
     attempts = claim.attempts
@@ -289,7 +291,14 @@ def settlement(
     decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_rank=keeps_rank)
     ended = Result(state=State.DONE, worker="w", started_us=1, ended_us=2)
     ending = ended.pack(value=value) if value else b""
-    return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
+    return Settlement(
+        claim=claim,
+        decision=decision,
+        attempts=attempts,
+        result=ending,
+        ttl_ms=ttl_ms,
+        run_outcome=run_outcome,
+    )
 
 
 def uncounted(claim: Claim, attempts: AttemptHistory, *, delay: int = 0, keeps_rank: bool = False) -> Settlement:

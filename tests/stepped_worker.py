@@ -11,7 +11,7 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.conf.config import WorkerConfig
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.promotion import Promotion
 from django_delayq.worker.exchange_session import InFlight

@@ -51,7 +51,7 @@ class Flag(IntFlag):
     KEEPS_RESULT = 8  # its result is kept
     DJANGO = 16  # made by Django's own @task; see TaskKind
     EXPIRES = 32  # has an expiry, unless a retry of its dead letter left it out
-    LIMITED = 64  # has limits in its record in `job_extras`
+    LIMITED = 64  # has limits, or a recurring schedule, in its record in `job_extras`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +128,15 @@ class LimitUse(NamedTuple):
     value: str | None = None
 
 
+class Occurrence(NamedTuple):
+    """The occurrence of a recurring schedule for which a job runs."""
+
+    #: Name of the schedule among those of its task.
+    schedule: str
+    #: µs since the epoch; None: a person runs the job by hand.
+    moment_us: int | None
+
+
 @fast_dataclass
 class Job:
     """One promise to run a task."""
@@ -164,6 +173,8 @@ class Job:
     expiry: Expiry | None = None
     #: What middlewares put in at the enqueue, a JSON object; None: nothing.
     context: dict[str, Any] | None = field(default=None, repr=False)
+    #: The occurrence of a recurring schedule for which it runs.
+    occurrence: Occurrence | None = None
 
     @property
     def id(self) -> str:

@@ -93,9 +93,10 @@ class UnsentJob:
 def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_queue: bool = False) -> tuple[Job, bytes]:
     """Return a new job with all its flags, and its body. Its arguments must be checked. Raises `PayloadTooLarge`."""
     flags = job.flags
-    if in_fair_queue or job.key is not None or job.tenant is not None or job.limits:
+    is_limited = job.limits or job.occurrence is not None
+    if in_fair_queue or job.key is not None or job.tenant is not None or is_limited:
         flags |= Flag.HAS_EXTRAS
-    if job.limits:
+    if is_limited:
         flags |= Flag.LIMITED
     if delayed:
         flags |= Flag.DELAYED

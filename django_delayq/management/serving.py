@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig, longest_wait_us
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service

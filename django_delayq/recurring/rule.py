@@ -19,11 +19,15 @@ _EVERY, _CRON = re.compile(r"every ([1-9]\d{0,11}) from (\d{1,11})"), re.compile
 SHORTEST_US = SECOND_US
 
 
-class Rule(Protocol):
-    """The occurrences of a schedule."""
+class HasOccurrences(Protocol):
+    """A rule, or a schedule, which bounds one."""
 
-    def next_after(self, moment_us: int) -> int | None:
+    def next_after(self, moment_us: int, /) -> int | None:
         """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
+
+
+class Rule(HasOccurrences, Protocol):
+    """The occurrences of a schedule."""
 
     @property
     def text(self) -> str:
@@ -79,7 +83,7 @@ def read_rule(text: str) -> Rule:
     raise InvalidSchedule(f"this release cannot read the rule {text!r:.80}")
 
 
-def occurrences(rule: Rule, *, after_us: int, until_us: int = LATEST_US) -> Iterator[int]:
+def occurrences(rule: HasOccurrences, *, after_us: int, until_us: int = LATEST_US) -> Iterator[int]:
     """Yield the occurrences after a moment, up to and including another."""
     occurrence = rule.next_after(after_us)
     while occurrence is not None and occurrence <= until_us:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, Self, get_args
 
-from django_delayq.clock import HOUR_US, duration_us, moment_us
+from django_delayq.clock import DAY_US, HOUR_US, duration_us, moment_us
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.rule import Rule, make_rule, read_rule, shortest_distance_us
 
@@ -49,6 +49,7 @@ class Schedule:
     overlap: Overlap = "skip"
     catch_up: CatchUp = "last"
     #: With `catch_up="none"`, how late a job may begin, in µs; None: the time to the next occurrence, at most an hour.
+    #: With "all", how long ago the occurrences may be that get a job; None: a day.
     window_us: int | None = None
     #: It is paused after so many failures in a row; None: never.
     pause_after: int | None = None
@@ -89,7 +90,7 @@ class Schedule:
         if type(self.name) is not str:
             raise InvalidSchedule(f"the name must be a string, got {self.name!r:.80}")
 
-    def next_occurrence(self, after_us: int) -> int | None:
+    def next_after(self, after_us: int) -> int | None:
         """Return the first occurrence after a moment (µs since the epoch); None if there is none any more."""
         if self.start_us is not None:
             after_us = max(after_us, self.start_us - 1)
@@ -114,6 +115,11 @@ class Schedule:
         if self.window_us is not None:
             return self.window_us
         return min(_LONGEST_WINDOW_US, _LONGEST_WINDOW_US if next_occurrence is None else next_occurrence - occurrence)
+
+    @property
+    def catch_up_window_us(self) -> int:
+        """How long ago a missed occurrence may be that gets a job by `catch_up="all"`, in µs."""
+        return DAY_US if self.window_us is None else self.window_us
 
     def _share(self, of: str) -> float:
         """Return a number from 0 to 1, below 1, by the name."""
@@ -147,8 +153,12 @@ def make_schedule(
     if end_us is not None and end_us <= max(now_us, start_us or 0):
         when = "start" if start_us is not None and end_us <= start_us else "now"
         raise InvalidSchedule(f"end={end} is not after {when}: the schedule would never run")
-    if window is not None and catch_up != "none":
-        raise InvalidSchedule("window= is for catch_up='none': how late a job may begin")
+    if window is not None and catch_up not in ("none", "all"):
+        raise InvalidSchedule(
+            "window= is for catch_up='none', how late a job may begin, or 'all', how far it looks back"
+        )
+    if catch_up == "all" and overlap not in ("wait", "allow"):
+        raise InvalidSchedule("catch_up='all' needs overlap='wait' or 'allow': its jobs come all at once")
     if pause_after is not None and (type(pause_after) is not int or not 1 <= pause_after <= 255):
         raise InvalidSchedule(f"pause_after must be a whole number, 1 to 255, got {pause_after!r:.80}")
     schedule = Schedule(
@@ -163,9 +173,10 @@ def make_schedule(
         pause_after=pause_after,
     )
     schedule.check()
-    if schedule.next_occurrence(now_us) is None:
+    if schedule.next_after(now_us) is None:
         raise InvalidSchedule("the schedule has no occurrence before its end: it would never run")
-    shortest = shortest_distance_us(rule, after_us=now_us)
+    # Without jitter this is not computed: it takes a millisecond.
+    shortest = shortest_distance_us(rule, after_us=now_us) if schedule.jitter_us else None
     if shortest is not None and schedule.jitter_us >= shortest:
         raise InvalidSchedule(
             f"jitter={jitter!r} must be shorter than the shortest time between two occurrences, "

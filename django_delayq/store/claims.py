@@ -18,6 +18,7 @@ from django_delayq.job.progress import Progress
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.job.security.encryption import PROGRESS
 from django_delayq.job.value import fast_dataclass
+from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
@@ -44,6 +45,8 @@ class Settlement:
     #: If the job is acknowledged and keeps its result: the JSON to keep, and for how many ms.
     result: bytes = field(default=b"", repr=False)
     ttl_ms: int = 0
+    #: If the job of a recurring schedule is acknowledged but was not done: what its schedule keeps of it.
+    run_outcome: RunOutcome | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,11 +159,13 @@ class Claims:
         """
         self._number += 1
         keys = self._shard.keys
-        acknowledged, dead, retries, releases = [], [], [], []
+        acknowledged, not_done, dead, retries, releases = [], [], [], [], []
         kept: list[Any] = []
         outcome_queues: dict[str, int] = {}
         for settlement in settlements:
             claim, decision = settlement.claim, settlement.decision
+            if settlement.run_outcome is not None:
+                not_done.append(claim.lease + bytes((settlement.run_outcome,)))
             match decision.action:
                 case Action.ACKNOWLEDGE | Action.CANCEL if settlement.result:
                     result = self._shard.seal_result(claim.raw_id, settlement.result)
@@ -189,7 +194,7 @@ class Claims:
                 *(self._lease_us, int(strict), len(queues), worker_name, int(may_recover), int(blocking)),
                 *(self._fair(queues), want if want_fair is None else want_fair),
                 want if want_limited is None else want_limited,
-                *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
+                *(b"".join(acknowledged), b"".join(not_done), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
                 *(key for queue in queues for key in keys.served(queue)),

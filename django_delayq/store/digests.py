@@ -27,6 +27,12 @@ def paused_task_digest(task: str) -> bytes:
     return b"task" + tenant_digest(task)
 
 
+def schedule_id(task: str, name: str) -> bytes:
+    """Return the 8 bytes by which Redis knows a recurring schedule of a task."""
+    text = f"{task}\0{name}".encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8, person=b"schedule").digest()
+
+
 def routing_of(task: str, key: str | None, tenant: str | None, limits: Sequence[LimitUse] = ()) -> bytes | None:
     """Return the value that decides on the shard of a job: its limits, else its tenant, else its key.
 

@@ -15,7 +15,7 @@ from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
-from django_delayq.store.digests import key_digest, limit_digest, tenant_digest
+from django_delayq.store.digests import key_digest, limit_digest, schedule_id, tenant_digest
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
@@ -84,7 +84,7 @@ class Enqueue:
     def enqueue_one(self, item: UnsentJob, remaining_us: int | None) -> ScriptCall:
         """Return the call that stores one job without a unique key, not sent yet. `prepare()` chooses it."""
         job = item.job
-        args = [self._head_start, job.member, *self._due_and_body(item, remaining_us)]
+        args = [self._head_start, job.member, *self.due_and_body(item, remaining_us)]
         return self._shard.call(_ENQUEUE_ONE, args, queue=job.queue)
 
     def _prepare_batch(self, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> ScriptCall:
@@ -93,9 +93,9 @@ class Enqueue:
         args: list[Part] = [self._head_start]
         for item, remaining_us in zip(unsent, each_remaining_us, strict=True):
             job = item.job
-            args += (job.member, numbers[job.queue], *self._due_and_body(item, remaining_us))
+            args += (job.member, numbers[job.queue], *self.due_and_body(item, remaining_us))
             if job.has_extras:
-                args += (self._extras(item).pack(), _how_unique(item), self._most_waiting(job))
+                args += (self.extras(item).pack(), _how_unique(item), self._most_waiting(job))
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
     def find_holders(self, digests: Sequence[bytes]) -> list[Holder | None]:
@@ -122,8 +122,8 @@ class Enqueue:
         for item, remaining_us, holder in zip(unsent, each_remaining_us, holders, strict=True):
             job = item.job
             signed = item if holder is None else replace(item, job=replace(job, raw_id=holder.raw_id))
-            args += (numbers[job.queue], job.member, *self._due_and_body(signed, remaining_us))
-            args.append(self._extras(item).pack())
+            args += (numbers[job.queue], job.member, *self.due_and_body(signed, remaining_us))
+            args.append(self.extras(item).pack())
             args += (holder.member, numbers[holder.queue]) if holder else (b"", 0)
             args.append(item.unique.max_wait_us if isinstance(item.unique, Debounce) else "")
             args.append(self._most_waiting(job))
@@ -137,8 +137,8 @@ class Enqueue:
         most = None if job.tenant is None else self._shard.config.tasks.options_of(job.queue).max_waiting
         return "" if most is None else most
 
-    def _extras(self, item: UnsentJob) -> ExtrasRecord:
-        """Return the extras record of a job that has a key, a tenant or limits, or is for a fair queue."""
+    def extras(self, item: UnsentJob) -> ExtrasRecord:
+        """Return the extras record of a job that has a key, a tenant, limits or a schedule, or is for a fair queue."""
         job, is_throttled = item.job, isinstance(item.unique, Throttle)
         has_key = job.key is not None and not is_throttled
         weight = self._shard.config.tasks.options_of(job.queue).weight_of(job.tenant)
@@ -151,9 +151,10 @@ class Enqueue:
             throttle=_digest(item) if job.key is not None and is_throttled else b"",
             limits=tuple((limit_digest(*limit), item.cost) for limit in job.limits),
             drops=item.drops,
+            schedule=schedule_id(job.task, job.occurrence.schedule) if job.occurrence else b"",
         )
 
-    def _due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:
+    def due_and_body(self, item: UnsentJob, remaining_us: int | None) -> tuple[Part, bytes]:
         """Return the due time and the body of a job as the scripts take them."""
         job, body, shard = item.job, item.body, self._shard
         if job.expiry is not None:

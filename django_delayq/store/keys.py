@@ -84,6 +84,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "waiting_for": ("hash", "id of a parked job -> the limit that it waits for; goes when it leaves parked"),
     "claim_limits": ("hash", "id of a claimed job -> the limits of which it has a slot; goes with its claim"),
+    "schedules": (
+        "hash",
+        "id of a recurring schedule -> its state, its outcomes and its definition; the layout is in _schedules.lua; "
+        "goes with delete_schedules",
+    ),
+    "next_planting": (
+        "zset",
+        "id of a recurring schedule -> when (µs) a dispatcher plants its next job; not while it is paused, nor after "
+        "its last occurrence",
+    ),
     "paused_tasks": ("hash", "digest of a task -> `<moment in µs> <who paused it>`, a byte 255 and its name"),
     "tenant_jobs": (
         "zset",

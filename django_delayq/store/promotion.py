@@ -45,6 +45,8 @@ class PromotionResult:
     #: Limits under which parked jobs may begin, at most 100 digests, and queues in which these wait.
     limits_to_let_in: list[bytes]
     parked_in: list[str]
+    #: Recurring schedules whose next jobs are to be planted, at most 250 ids.
+    schedules: list[bytes]
     #: Expired leases, at most 500. None at first after an outage, during which the leases of living workers expired
     #: too.
     expired_leases: list[bytes]
@@ -127,7 +129,8 @@ class Promotion:
             ],
             more_keys=[key for queue in queues for key in self._shard.keys.named(queue).values()],
         )
-        now_us, next_promotion_us, redundant, moved, late_us, trimmed, names, limits, parked_in, *expired_leases = reply
+        now_us, next_promotion_us, redundant, moved, late_us, trimmed, names, limits, parked_in, *rest = reply
+        schedules, *expired_leases = rest
         return PromotionResult(
             sleep_us=next_promotion_us - now_us,
             next_promotion_us=next_promotion_us,
@@ -138,6 +141,7 @@ class Promotion:
             queues=self._valid_queues(names),
             limits_to_let_in=limits,
             parked_in=[decode_queue(name) for name in parked_in],
+            schedules=schedules,
             expired_leases=expired_leases,
         )
 

@@ -1,6 +1,10 @@
 """Records: what scripts store and Python reads. A short or foreign record reads as empty, never as an error."""
 
+from struct import Struct
 from typing import NamedTuple, Self
+
+#: What the head of a schedule's record is in Lua.
+_SCHEDULE_HEAD = Struct(">BBBBIQ12sQQ12sB")
 
 
 class ClaimRecord(NamedTuple):
@@ -59,24 +63,32 @@ class ExtrasRecord(NamedTuple):
     drops: bool = False
     #: Flag 8, in place of flag 1: the digest of the key whose further calls the job throttles; it holds no key.
     throttle: bytes = b""
+    #: Flag 64, in place of flags 1 and 8: the id of its recurring schedule (8 bytes), and the version for which it was
+    #: planted, of 4 bytes; 0: it is run by hand.
+    schedule: bytes = b""
+    schedule_version: int = 0
 
     def pack(self) -> bytes:
         """Return the stored form."""
         has_first_call = self.first_call_us is not None
         flags = bool(self.digest) + 2 * self.until_start + 4 * has_first_call + 8 * bool(self.throttle)
-        flags += 16 * bool(self.tenant) + 32 * bool(self.limits)
+        flags += 16 * bool(self.tenant) + 32 * bool(self.limits) + 64 * bool(self.schedule)
+        schedule = self.schedule + self.schedule_version.to_bytes(4) if self.schedule else b""
         first_call = b"" if self.first_call_us is None else self.first_call_us.to_bytes(8)
         tenant = bytes((self.weight,)) + self.tenant if self.tenant else b""
         limits = b"".join(digest + cost.to_bytes(2) for digest, cost in self.limits)
         if limits:
             limits += bytes((len(self.limits) + 128 * self.drops,))
-        return b"".join((bytes((flags,)), self.digest, self.throttle, first_call, limits, tenant))
+        return b"".join((bytes((flags,)), schedule, self.digest, self.throttle, first_call, limits, tenant))
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:
         """Read a field of `job_extras`, or the same bytes of a dead letter."""
         flags = stored[0] if stored else 0
         tenant, weight = (stored[-8:], stored[-9]) if flags & 16 and len(stored) >= 10 else (b"", 0)
+        if flags & 64 and len(stored) >= 13:
+            version = int.from_bytes(stored[9:13])
+            return cls(tenant=tenant, weight=weight, schedule=stored[1:9], schedule_version=version)
         if len(stored) < 17 or not flags & 1:
             throttle = stored[1:17] if len(stored) >= 17 and flags & 8 else b""
             return cls(tenant=tenant, weight=weight, throttle=throttle)
@@ -87,6 +99,51 @@ class ExtrasRecord(NamedTuple):
             tenant=tenant,
             weight=weight,
         )
+
+
+class ScheduleRecord(NamedTuple):
+    """What `schedules` holds of a recurring schedule; the layout is in `_schedules.lua`."""
+
+    #: Flags: 1 it is paused, 2 it was declared in code, 4 the last dispatcher that planted could not read it.
+    flags: int
+    #: What becomes of a job while another one runs: a number of OVERLAPS.
+    overlap: int
+    #: After how many failures in a row it pauses; 0: never.
+    pause_after: int
+    failures: int
+    #: Changes with each change by a person or a declaration.
+    version: int
+    #: The last occurrence that has a job, or else the moment after which the next one is; µs since the epoch.
+    occurrence_us: int
+    #: The id of that job until it begins or ends; 12 zero bytes if there is none.
+    planted: bytes
+    #: When a job of it began last, and when one ended last, µs since the epoch; 0: none did.
+    last_start_us: int
+    last_end_us: int
+    #: The id of its running job, also while it waits for a retry; 12 zero bytes if there is none.
+    running: bytes
+    #: The latest first, at most 20: what became of a job, and for how many ms it ran.
+    outcomes: tuple[tuple[int, int], ...]
+    definition: bytes
+
+    @classmethod
+    def unpack(cls, stored: bytes | None) -> Self | None:
+        """Read a field of `schedules`; None if it is missing or damaged."""
+        if stored is None or len(stored) < _SCHEDULE_HEAD.size:
+            return None
+        *fields, count = _SCHEDULE_HEAD.unpack_from(stored)
+        start = _SCHEDULE_HEAD.size
+        end = start + 3 * count
+        outcomes = [
+            (stored[at], _duration_ms(int.from_bytes(stored[at + 1 : at + 3])))
+            for at in range(start, min(end, len(stored) - 2), 3)
+        ]
+        return cls._make([*fields, tuple(outcomes), stored[end:]])
+
+
+def _duration_ms(packed: int) -> int:
+    """Return a duration that is stored as 5 bits of exponent and 11 bits of ms."""
+    return (packed & 0x7FF) << (packed >> 11)
 
 
 class DeadLetterRecord(NamedTuple):

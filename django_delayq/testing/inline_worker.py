@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from django_delayq import runtime
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import DelayQError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind, stopped

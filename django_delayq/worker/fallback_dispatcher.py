@@ -5,7 +5,7 @@ from math import inf
 from time import monotonic
 
 from django_delayq.clock import SECOND_US
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 
 #: Promotions in a row, before the worker returns to its own work.
 _STEPS = 20

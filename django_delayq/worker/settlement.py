@@ -15,6 +15,7 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
+from django_delayq.recurring.run import RunOutcome
 from django_delayq.signals import announce, job_dead_lettered, job_dropped, job_expired, job_finished, send
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
@@ -77,7 +78,24 @@ def decide_settlement(
             attempts = replace(attempts, interrupted=True)
     result = _result(claim, outcome, decision, worker)
     ttl_ms = claim.job.result_ttl_ms if claim.job and result else 0
-    return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
+    return Settlement(
+        claim=claim,
+        decision=decision,
+        attempts=attempts,
+        result=result,
+        ttl_ms=ttl_ms,
+        run_outcome=_run_outcome(claim, outcome, decision),
+    )
+
+
+def _run_outcome(claim: Claim, outcome: Outcome, decision: Decision) -> RunOutcome | None:
+    """Return what a recurring schedule keeps of its job that is acknowledged, but was not done; None for others."""
+    if claim.job is None or claim.job.occurrence is None:
+        return None
+    if decision.action is Action.CANCEL:
+        return RunOutcome.CANCELLED
+    state = _state_unrun(decision, outcome)
+    return None if state is None else RunOutcome.EXPIRED if state is State.EXPIRED else RunOutcome.SKIPPED
 
 
 def _result(claim: Claim, outcome: Outcome, decision: Decision, worker: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind, stopped

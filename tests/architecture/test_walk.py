@@ -14,7 +14,7 @@ import pytest
 
 import django_delayq
 from django_delayq import get_store
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.store.promotion import Promotion
 from tests.sample_app import tasks
 from tests.stepped_worker import await_notification, step_until_idle, stepped_worker

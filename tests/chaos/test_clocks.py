@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.job.outcome import Action
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 from tests.stateful import invariants, redis_state

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.store.client.script import Script
 from django_delayq.store.promotion import Promotion, PromotionResult
 from tests.sample_app import tasks

@@ -8,7 +8,7 @@ from tests.stateful.mutations.mutation import ENQUEUE, Mutation
 at = Mutation.at
 RESULTS = "tests/integration/store/queries/test_result_waiter.py"
 KILLS, NETWORK = "tests/chaos/processes/test_kills.py", "tests/chaos/network/test_network.py"
-WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
+WORKER, DISPATCHER = "worker/worker.py", "dispatcher/dispatcher.py"
 
 ENCRYPTION_UNIT = "tests/unit/job/security/test_encryption.py"
 ENCRYPTION = "tests/integration/security/test_encryption.py"
@@ -243,7 +243,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a second expired unconfirmed claim is not counted",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         " and not item.attempts.spared:",
         ":",
     ): ("tests/integration/store/promotion/test_reclaim.py",),

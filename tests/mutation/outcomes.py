@@ -162,19 +162,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "    if kind in (OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY):\n",
         "    if False:\n",
     ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "the record of a lapsed lease has no exception",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "exc_info=error if decision.action is Action.RETRY else None,",
         "exc_info=None,",
     ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a dead letter of the dispatcher has two exceptions",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "exc_info=error if decision.action is Action.RETRY else None,",
         "exc_info=error,",
     ): ("tests/integration/store/promotion/test_reclaim.py",),

@@ -306,7 +306,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/operations/test_stop.py",),
     at(
         "a stop is forgotten when its worker is lost",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "OutcomeKind.STOPPED if item.stops else kind",
         "kind",
     ): ("tests/integration/worker/test_stopping.py",),

@@ -311,7 +311,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/test_overlap.py",),
     at(
         "a dispatcher avoids early promotions, and is late instead",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "_LATE_GAIN, _EARLY_FACTOR = 0.3, 0.93",
         "_LATE_GAIN, _EARLY_FACTOR = 0.1, 0.7",
     ): ("tests/unit/test_lead_time.py",),

@@ -7,10 +7,12 @@ from datetime import timedelta
 from types import NoneType
 from typing import Any
 
-from django_delayq.job.job import DELAYED_TASK, DJANGO_TASK, Expiry, Job, LimitUse
+from django_delayq.job.job import DELAYED_TASK, DJANGO_TASK, Expiry, Job, LimitUse, Occurrence
 from django_delayq.job.retry import LONGEST_DELAY, MAX_ATTEMPTS, RetryPolicy
 from django_delayq.job.value import has_type
 
+#: Options that are stored as they are: their field, and their type in JSON.
+_TYPED = (("c", "context", dict), ("n", "tenant", str), ("l", "limits", list), ("o", "occurrence", list))
 #: The result_ttl_us that format 1 leaves out of jobs that keep their result.
 _DEFAULT_TTL_US = 86_400_000_000
 
@@ -46,6 +48,8 @@ def options_of(job: Job) -> dict[str, Any]:
         options["n"] = job.tenant
     if job.limits:
         options["l"] = job.limits
+    if job.occurrence is not None:
+        options["o"] = job.occurrence
     return options
 
 
@@ -134,7 +138,7 @@ def _read_more(options: dict[str, Any], *, keeps_result: bool, django: bool) -> 
 def _read_typed(options: dict[str, Any]) -> dict[str, Any]:
     """Return the fields whose options are stored as they are."""
     fields = {}
-    for option, name, kind in (("c", "context", dict), ("n", "tenant", str), ("l", "limits", list)):
+    for option, name, kind in _TYPED:
         if option in options:
             if type(options[option]) is not kind:
                 raise ValueError(f"the option {option} must be of the type {kind.__name__}")
@@ -143,6 +147,11 @@ def _read_typed(options: dict[str, Any]) -> dict[str, Any]:
         fields["limits"] = tuple(LimitUse(name, value) for name, value in fields["limits"])
         if any(type(name) is not str or type(value) not in (str, NoneType) for name, value in fields["limits"]):
             raise ValueError("the name and the value of a limit must be text")
+    if "occurrence" in fields:
+        name, moment_us = fields["occurrence"]
+        if type(name) is not str or not (moment_us is None or has_type(moment_us, int)):
+            raise ValueError("an occurrence must be a name and whole microseconds")
+        fields["occurrence"] = Occurrence(name, moment_us)
     return fields
 
 

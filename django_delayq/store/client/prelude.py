@@ -20,6 +20,7 @@ PARTS: Mapping[str, str] = {
         "_queues",
         "_extras",
         "_turns",
+        "_schedules",
         "_limits",
         "_parking",
         "_places",

@@ -57,8 +57,7 @@ local function take_key_again(member)
   if key and redis.call('HEXISTS', unique_keys, key) == 0 then redis.call('HSET', unique_keys, key, member) end
 end
 
--- The script that removes a job's body calls this too, so no key outlives its job and none needs an expiry. Returns the
--- job's extras record.
+-- The extras record of a job goes with its body, and its unique key too, so that none needs an expiry. Returns the record.
 local function delete_extras(member)
   if not has(member, HAS_EXTRAS) then return '' end
   local id = string.sub(member, 1, 12)

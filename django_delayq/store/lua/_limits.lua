@@ -58,6 +58,10 @@ local function is_paused_task(id)
   return string.sub(id, 1, 4) == PAUSED_TASK
 end
 
+local function is_schedule_limit(id)
+  return string.sub(id, 1, 4) == SCHEDULE_LIMIT
+end
+
 -- The limit as it is now: interval (µs) and burst of its rate, most jobs that run, its time, number of slots taken, and
 -- until when nobody begins.
 local function limit_state(now, id)
@@ -212,6 +216,7 @@ end
 local function store_slots(now, place, lease)
   local member, held = string.sub(lease, 1, 14), {}
   local record = read_extras(member)
+  begin_run(now, member, record)
   for i, limit in ipairs(limits_of_extras(record)) do
     redis.call('ZREM', limit_jobs, let_in_entry(limit.id, place, group_of_extras(record), member, limit.cost))
     store_slot(lease, limit, limit_state(now, limit.id))

@@ -51,14 +51,54 @@ local function paused_task_of(member)
   end
 end
 
+-- How long (µs) the code of a job may still run when the next one of its schedule stops it.
+local STOP_GRACE = 10000000
+-- Schedule -> id of its job that this exchange claims.
+local begun_schedules = {}
+
+-- A running job is asked to end, as `stop` does; the next heartbeat of its worker tells it.
+local function ask_to_stop(now, id)
+  local record = redis.call('HGET', claim_records, id)
+  local stop_by, _, progress_at = read_claim(record, string.sub(record or '', 1, 16))
+  if not progress_at or stop_by then return end
+  local stopping = struct.pack('>BI8', string.byte(record, 33) + 1, now + STOP_GRACE)
+  redis.call('HSET', claim_records, id, string.sub(record, 1, 32) .. stopping .. string.sub(record, 34))
+end
+
+-- Why a job of a schedule does not begin: DROP = never, PARK = another one runs; nothing if it begins. One that has begun
+-- before goes on, whatever has become of its schedule, unless another one waits in its place.
+local function held_by_schedule(now, member, record, has_begun)
+  local id, version = schedule_of_extras(record)
+  if not id then return end
+  local schedule, waits = read_schedule(id), first_parked(SCHEDULE_LIMIT .. id, '') ~= nil
+  if schedule and schedule.running == string.sub(member, 1, 12) then
+    return schedule.overlap == STOPS and waits and 'DROP' or nil
+  end
+  if has_begun then return end
+  if version ~= (schedule and schedule.version) and version > 0 then return 'DROP' end
+  local running = schedule and schedule.overlap <= STOPS and (begun_schedules[id] or running_job(schedule))
+  if not running then return end
+  if schedule.overlap == SKIPS or waits and schedule.overlap ~= ALL_WAIT then return 'DROP' end
+  if schedule.overlap == STOPS then ask_to_stop(now, running) end
+  return 'PARK'
+end
+
 -- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped. A job of a paused
 -- task waits, and takes no slot meanwhile: another job would be dropped because of it.
-local function passes_limits(now, entry)
+local function passes_limits(now, entry, has_begun)
   entry.waits_for, entry.opens = paused_task_of(entry.member), math.huge
   if entry.waits_for then return false end
   local record = read_extras(entry.member)
+  local schedule, held = schedule_of_extras(record), held_by_schedule(now, entry.member, record, has_begun)
+  if held then
+    entry.waits_for = SCHEDULE_LIMIT .. schedule
+    return held == 'DROP'
+  end
   local limits, drops = limits_of_extras(record)
   entry.waits_for, entry.opens = closed_limit(now, entry.place, entry.member, entry.rank, record)
-  if not entry.waits_for then count_in_limits(now, limits) end
+  if not entry.waits_for then
+    count_in_limits(now, limits)
+    if schedule then begun_schedules[schedule] = string.sub(entry.member, 1, 12) end
+  end
   return drops or not entry.waits_for
 end

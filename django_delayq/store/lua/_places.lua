@@ -84,16 +84,48 @@ local function add_dead_bytes(change)
   if sum > 0 then redis.call('SET', dead_bytes, sum) else redis.call('DEL', dead_bytes) end
 end
 
--- Both lengths come first and the body last: a reader may cut off the end of a long body.
-local function put_dead_letter(now, member, record)
+-- The script that removes a job's body calls this before, so that no key outlives its job, and its schedule has the outcome.
+-- Returns the job's extras record.
+local function end_job(now, member, outcome)
+  local record = delete_extras(member)
+  local id, version = schedule_of_extras(record)
+  local schedule = id and read_schedule(id)
+  if not schedule then return record end
+  local job_id = string.sub(member, 1, 12)
+  local was_running = schedule.running == job_id
+  if not was_running and version > 0 and version ~= schedule.version then return record end
+  local claim = redis.call('HGET', claim_records, job_id)
+  local took = claim and #claim >= 24 and now - struct.unpack('>I8', claim, 17) or 0
+  schedule.outcomes = outcome .. pack_duration(took) .. string.sub(schedule.outcomes, 1, 3 * KEPT_OUTCOMES - 3)
+  schedule.last_end = now
+  if outcome == RUN_DONE then schedule.failures = 0 end
+  if outcome == RUN_FAILED then
+    schedule.failures = math.min(255, schedule.failures + 1)
+    if schedule.failures == schedule.pause_after then pause_schedule_now(now, schedule) end
+  end
+  if was_running then schedule.running = NO_JOB end
+  if schedule.planted == job_id then schedule.planted = NO_JOB end
+  store_schedule(schedule)
+  if was_running then schedule_let_in(SCHEDULE_LIMIT .. id, now) end
+  return record
+end
+
+-- A job whose extras record is deleted already, and was this, becomes a dead letter. Both lengths come first and the body
+-- last: a reader may cut off the end of a long body.
+local function put_dead_body(now, member, record, extra)
   local id = string.sub(member, 1, 12)
-  local body, extra = redis.call('HGET', jobs, id) or '', delete_extras(member)
+  local body = redis.call('HGET', jobs, id) or ''
   redis.call('HDEL', jobs, id)
   redis.call('HDEL', attempts, id)
   redis.call('ZADD', dead_letters, now, id)
   local stored = struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body
   redis.call('HSET', dead_bodies, id, stored)
   add_dead_bytes(#stored)
+end
+
+-- If a person retries it, it is a job like any other, and none of its schedule.
+local function put_dead_letter(now, member, record)
+  put_dead_body(now, member, record, without_schedule(end_job(now, member, RUN_FAILED)))
 end
 
 -- `size` = bytes that the dead letters of these ids have in all.

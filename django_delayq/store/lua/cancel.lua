@@ -1,6 +1,7 @@
 -- Cancel: waiting jobs are removed with all their records, so they never start. Safe to repeat with the same token.
 -- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, cancelled, withdrawn, next_due, tenant_jobs,
---   turns, tenants, throttles, throttle_ends, limit_jobs, next_let_in, waiting_for, next_promotion, notify_dispatcher;
+--   turns, tenants, throttles, throttle_ends, limit_jobs, next_let_in, waiting_for, next_promotion, notify_dispatcher,
+--   schedules, next_planting;
 --   then scheduled, ready, recovered and parked of each queue that the caller read in the jobs' bodies, then results of
 --   each job that keeps its result.
 -- ARGV: now, number of queues, the caller's token ('' = none), 1 = an enqueue of the jobs may still arrive: it is
@@ -31,7 +32,7 @@ local function cancel(base, member, results, ending, ttl)
   if place then
     leave(place, member, score)
     if results then keep_result(results, id, ending, ttl) end
-    end_window(id, throttle_of_extras(delete_extras(member)))
+    end_window(id, throttle_of_extras(end_job(now, member, RUN_CANCELLED)))
     redis.call('HDEL', jobs, id)
     redis.call('HDEL', attempts, id)
     if token ~= '' then record(cancelled, id .. token) end
@@ -46,7 +47,7 @@ end
 
 -- Type checks (see the prelude).
 check_hashes(jobs, attempts, job_extras, unique_keys, throttles)
-check_zsets(next_due, cancelled, withdrawn, throttle_ends); check_tenants(); check_limits()
+check_zsets(next_due, cancelled, withdrawn, throttle_ends); check_tenants(); check_limits(); check_schedules()
 for number = FIXED + 1, FIXED + 4 * queue_count do redis.call('ZCARD', KEYS[number]) end
 local words = {}
 for i = 5, #ARGV, 5 do

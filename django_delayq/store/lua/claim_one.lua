@@ -4,7 +4,8 @@
 --   for it. Not safe to repeat.
 -- KEYS: scheduled, ready, recovered, leases, claim_records, jobs, attempts, job_extras, unique_keys, queues, next_due,
 --   workers, worker_names, unconfirmed, tenant_jobs, turns, tenants, parked, limit_rules, limit_jobs, limit_times,
---   next_let_in, waiting_for, claim_limits, paused_tasks, next_promotion, notify_dispatcher; scheduled, ready, recovered
+--   next_let_in, waiting_for, claim_limits, paused_tasks, next_promotion, notify_dispatcher,
+--   schedules; scheduled, ready, recovered
 --   and parked are those of the queue that the caller read in the job's body.
 -- ARGV: now, worker (8 bytes), exchange number, member, lease (µs), head start (ms), worker's name.
 -- Returns: CLAIMED, now (µs), rank, body, attempts record (false = none); or LATE (it is running), GONE (no such job
@@ -16,7 +17,7 @@ local lease_us, head_start, worker_name = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 local id, token = string.sub(member, 1, 12), worker .. struct.pack('>I8', number)
 -- Type checks (see the prelude).
 check_zsets(leases, queues, next_due, workers); check_hashes(claim_records, worker_names, job_extras, unique_keys)
-check_tenants(); check_limit_states(); check_hashes(claim_limits, jobs, attempts); check_zsets(parked)
+check_tenants(); check_limit_states(); check_hashes(claim_limits, jobs, attempts, schedules); check_zsets(parked)
 redis.call('SREM', unconfirmed, '')
 local place, score = waiting_place(member, scheduled, ready, recovered, parked)
 if not place then return {why_not_waiting(id)} end

@@ -1,7 +1,8 @@
 -- Let_in: parked jobs become ready again, as many as may begin now under each of the given limits. The claim takes the
 --   slot, so a queue that nobody serves holds up no other. In a fair queue the tenants take turns.
 -- KEYS: limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, paused_tasks, limit_turns, job_extras, queues,
---   queues_version, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants, leases, outside_slots; then
+--   queues_version, notify, next_promotion, notify_dispatcher, tenant_jobs, turns, tenants, leases, outside_slots,
+--   schedules, jobs; then
 --   parked, ready, notify and recovered of each queue that `promote` named.
 -- ARGV: now, after how long to look at a limit again (µs) if parked jobs remain, then the ids of the limits.
 -- Returns: number of jobs that became ready. The caller promotes again, which says when the next job may begin.
@@ -40,6 +41,13 @@ local function read_turns(id)
   return groups, stored
 end
 
+-- One job of a schedule begins when none runs.
+local function state_of_schedule(id)
+  local schedule = read_schedule(id)
+  local slots = schedule and running_job(schedule) and 1 or 0
+  return {interval = 0, burst = 1, most = 1, time = now, slots = slots, back_off = 0}
+end
+
 -- The entry and fields of the first job of the next tenant that is not paused: `after` the tenant whose job was let in
 -- last, then from the first one. A queue that is not fair has one group.
 local function next_parked(id, hash, after)
@@ -71,7 +79,7 @@ local function let_in(base, entry, id, job)
   unpark(parked, member, rank)
   redis.call('ZREM', limit_jobs, entry)
   if has(member, HAS_EXTRAS) then remove_tenant_job(parked, member, rank) end
-  if has(member, LIMITED) and not is_paused_task(id) then
+  if has(member, LIMITED) and not is_paused_task(id) and not is_schedule_limit(id) then
     redis.call('ZADD', limit_jobs, 0, let_in_entry(id, ready, job.group, member, job.cost))
   end
   put_ready(now, ready, KEYS[base + 3], {tonumber(rank), member})
@@ -106,7 +114,7 @@ local function let_in_queue(id, base, hash, groups)
 end
 
 -- Type checks (see the prelude).
-check_limit_states(); check_hashes(limit_turns, job_extras); check_zsets(leases, outside_slots); check_tenants()
+check_limit_states(); check_hashes(limit_turns, job_extras); check_zsets(leases, outside_slots); check_tenants(); check_hashes(schedules, jobs)
 for base = FIXED, #KEYS - 4, 4 do
   redis.call('ZCARD', KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
   bases[queue_of(KEYS[base + 2])] = base
@@ -116,6 +124,7 @@ redis.call('ZREM', next_let_in, '')
 for i = 3, #ARGV do
   local id, opens, kept = ARGV[i], math.huge, ''
   local groups, stored = read_turns(id)
+  if is_schedule_limit(id) then limit_states[id] = state_of_schedule(string.sub(id, 5)) end
   local state = limit_state(now, id)
   if state.slots >= state.most then free_ended_slots(id, state) end
   for _, parked in ipairs(parked_queues(id, QUEUES)) do

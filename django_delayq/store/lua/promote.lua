@@ -3,25 +3,26 @@
 --   promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
 --   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends,
---   job_extras, tenant_jobs, turns, tenants, throttles, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots;
+--   job_extras, tenant_jobs, turns, tenants, throttles, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots,
+--   next_planting;
 --   then scheduled, ready, notify, recovered and parked of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).
--- Lazy: _extras, _turns, _limits.
+-- Lazy: _extras, _turns, _schedules, _limits.
 -- Returns: now and the time of the next promotion (µs), 1 = another dispatcher promoted for this time, jobs moved, µs
 --   by which the oldest of them was late, dead letters removed, names (encoded) of queues to pass to the next promotion
 --   (those that are due by then, those whose pause ends by then, and those to remove), ids of limits under which parked
---   jobs may begin, and names of the queues in which these wait, for the caller to let in, then expired leases (30 bytes
---   each, ≤ 500) for the caller to judge.
+--   jobs may begin, and names of the queues in which these wait, for the caller to let in, ids of recurring schedules (≤
+--   250) for the caller to plant their next jobs, then expired leases (30 bytes each, ≤ 500) for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local now, code, limit, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local sweep, dead_age = tonumber(ARGV[5]), tonumber(ARGV[6])
 local dead_count, dead_limit = tonumber(ARGV[7]), tonumber(ARGV[8])
 local outage, recovery, unused = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
--- Most processes, named queues, windows, limits, and dead letters (by number and bytes) in one promotion.
-local PROCESSES, NAMED, WINDOWS, LIMITS, LETTERS, LETTERS_BYTES = 50, 250, 500, 100, 250, 8388608
+-- Most processes, named queues, windows, limits, schedules, and dead letters (by number and bytes) in one promotion.
+local PROCESSES, NAMED, WINDOWS, LIMITS, PLANTED, LETTERS, LETTERS_BYTES = 50, 250, 500, 100, 250, 250, 8388608
 -- µs after which a silent process is removed; µs ahead for which queues are named; µs between removals of queues.
 local PROCESS_KEPT, SOON = 3600000000, 1000000
 
@@ -35,7 +36,7 @@ end
 -- Most projects use none of what these hold. If none of the keys exists, nothing else of them is read.
 local is_plain = redis.call(
   'EXISTS', paused, pause_ends, job_extras, throttles, throttle_ends, turns, tenants, tenant_jobs, limit_times, limit_jobs,
-  next_let_in, outside_slots, quiet_workers
+  next_let_in, outside_slots, next_planting, quiet_workers
 ) == 0
 -- Entries of one of them between two moments, and the first of all with its score.
 local function entries_between(key, low, high, most)
@@ -51,7 +52,7 @@ check_hashes(worker_names, exchanges, process_reports, dead_bodies)
 check_zsets(workers, dead_letters, dispatchers, queues, next_due)
 if not is_plain then
   check_hashes(quiet_workers, paused, job_extras, throttles)
-  check_zsets(pause_ends, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots); check_tenants()
+  check_zsets(pause_ends, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots, next_planting); check_tenants()
 end
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
@@ -167,6 +168,7 @@ for _, id in ipairs(entries_between(next_let_in, farthest + 1, '+inf', LIMITS)) 
   redis.call('ZADD', next_let_in, now, id)
 end
 local open = entries_between(next_let_in, '-inf', now, LIMITS)
+local planting = entries_between(next_planting, '-inf', now, PLANTED)
 local expired = redis.call('ZRANGE', leases, '-inf', expired_by, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = (trims_left or #over == WINDOWS or #open > 0) and now or now + sweep
 local removed = false
@@ -194,8 +196,11 @@ for _, key in ipairs({next_let_in, outside_slots}) do
   local next_open = first_entry(key)
   if next_open[2] then wake = math.min(wake, tonumber(next_open[2])) end
 end
--- The caller judges the expired leases now. If they counted here, one that cannot be judged would make it loop.
+-- The caller judges the expired leases now, and plants. If these counted here, one that cannot be judged, or a schedule
+-- whose next job cannot be planted, would make it loop.
 local lease = redis.call('ZRANGE', leases, #expired, #expired, 'WITHSCORES')
+local next_plan = is_plain and {} or redis.call('ZRANGE', next_planting, #planting, #planting, 'WITHSCORES')
+if next_plan[2] then wake = math.min(wake, tonumber(next_plan[2])) end
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared_until)) end
 wake = math.max(wake, now)
 -- A second dispatcher does not postpone the time that the first one wrote: each would then promote for its own time.
@@ -221,4 +226,4 @@ for _, id in ipairs(open) do
     if not is_named[parked.queue] then parked_in[#parked_in + 1], is_named[parked.queue] = parked.queue, true end
   end
 end
-return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, open, parked_in, unpack(expired)}
+return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, open, parked_in, planting, unpack(expired)}

@@ -2,7 +2,8 @@
 --   expired.
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed, tenant_jobs, turns,
---   tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks; then results of
+--   tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks, schedules,
+--   next_planting; then results of
 --   each stopped job that keeps its result, then scheduled, ready, notify, recovered and parked of each queue of the
 --   batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
@@ -35,7 +36,7 @@ end
 -- Type checks (see the prelude).
 check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, dead_bodies)
 redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes); check_tenants()
-check_limit_states(); check_hashes(claim_limits)
+check_limit_states(); check_hashes(claim_limits); check_schedules()
 for base = of_queues, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
@@ -57,12 +58,11 @@ for at = 4, #ARGV, 4 do
     redis.call('ZREM', leases, lease)
     redis.call('SREM', unconfirmed, lease)
     local id = string.sub(lease, 1, 12)
-    redis.call('HDEL', claim_records, id)
     local held = redis.call('HGET', claim_limits, id)
     if held then free_slots(now, lease, held, queue > 0 and is_spared(record) and claimed_at(claim)) end
     if stops then
       if result then keep_result(result, id, record, delay) end
-      delete_extras(member)
+      end_job(now, member, RUN_CANCELLED)
       redis.call('HDEL', jobs, id)
       redis.call('HDEL', attempts, id)
     elseif queue == 0 then
@@ -79,6 +79,7 @@ for at = 4, #ARGV, 4 do
         if has_paid then refund_turn(place, member) end
       end
     end
+    redis.call('HDEL', claim_records, id)
     done[#done + 1] = 1
   else
     done[#done + 1] = 0

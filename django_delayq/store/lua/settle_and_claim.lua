@@ -3,13 +3,14 @@
 -- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
 --   unconfirmed, tenant_jobs, turns, tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for,
---   claim_limits, paused_tasks; then ready, notify, recovered and parked of each served queue, then results of each job
+--   claim_limits, paused_tasks, schedules, next_planting; then ready, notify, recovered and parked of each served queue, then results of each job
 --   whose result is kept, then scheduled, ready, notify and parked of each queue that a retry or release names.
 -- ARGV: now, worker (8 bytes), exchange number, most claims, lease (µs), 1 = strict queue order, number of served
 --   queues, worker's name ('' = stored already), 1 = it may claim a recovered job (its last attempt crashed), 1 =
 --   blocking (it was sent behind a blocking pop, so its claims are unconfirmed), 1 or 0 for each served queue: whether
 --   it is fair ('' = none is), most claims of fair queues, most claims of jobs with limits, leases to acknowledge (30
---   bytes each, joined), number of dead letters, of retries, of kept results; then dead letters: lease, attempts record;
+--   bytes each, joined), leases of those of them, and of kept results, whose job has extras and was not done, each with an
+--   outcome (31 bytes each, joined), number of dead letters, of retries, of kept results; then dead letters: lease, attempts record;
 --   retries: lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay applies); kept results:
 --   lease, JSON, for how long (ms); releases: lease, queue number, rank, id of its paused task ('' = it is not paused). A
 --   job that was claimed before it was due, and is retried or released, waits at least for its time.
@@ -19,12 +20,12 @@
 --   only, 1 = no earlier exchange of this worker is known, 1 = recovered jobs remain that this worker does not run, ids
 --   of paused tasks (12 bytes each, joined), numbers of the claims to drop, since a limit keeps their jobs from beginning
 --   (a byte each, joined); then per claim: member, number of its served queue, rank, body, attempts record (false = none).
--- Lazy: _queues, _extras, _turns, _limits, _parking, _places, _choice.
+-- Lazy: _queues, _extras, _turns, _schedules, _limits, _parking, _places, _choice.
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
 -- Cost: O(k log n), and O(1) a served queue. It drops at most 512 stale entries of fair queues; then more can be claimed.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_us, served, worker_name = tonumber(ARGV[5]), tonumber(ARGV[7]), ARGV[8]
-local may_recover, blocking, OUTCOMES_AT = ARGV[9] == '1', ARGV[10] == '1', 18
+local may_recover, blocking, OUTCOMES_AT = ARGV[9] == '1', ARGV[10] == '1', 19
 -- See _candidates.lua.
 local request = {want = want, strict = ARGV[6] == '1', fair = ARGV[11], most_fair = tonumber(ARGV[12]), numbers = {}}
 local token = worker .. struct.pack('>I8', number)
@@ -36,10 +37,10 @@ local promotion, version = redis.call('GET', next_promotion), redis.call('GET', 
 -- Most projects use no pauses, unique keys, tenants and limits. If none of their keys exists, nothing else of them is read.
 local is_plain = redis.call(
   'EXISTS', paused, job_extras, unique_keys, turns, tenants, tenant_jobs, limit_rules, limit_jobs, limit_times,
-  next_let_in, waiting_for, claim_limits, paused_tasks
+  next_let_in, waiting_for, claim_limits, paused_tasks, schedules
 ) == 0
 local any_limits = not is_plain and redis.call(
-  'EXISTS', limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks
+  'EXISTS', limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks, schedules
 ) > 0
 
 local function read(hash, claims)
@@ -109,13 +110,13 @@ if #ARGV[14] > 0 or #ARGV >= OUTCOMES_AT then redis.call('HLEN', jobs); redis.ca
 local any_paused = not is_plain and redis.call('HLEN', paused) > 0
 promotion_at = promotion
 if any_limits then
-  check_limit_states(); check_hashes(claim_limits)
+  check_limit_states(); check_hashes(claim_limits); check_schedules()
 end
 if worker_name ~= '' then redis.call('HLEN', worker_names) end
-if ARGV[15] ~= '0' then
+if ARGV[16] ~= '0' then
   redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
 end
-local outcome_keys = FIXED + 4 * served + tonumber(ARGV[17])
+local outcome_keys = FIXED + 4 * served + tonumber(ARGV[18])
 for base = outcome_keys, #KEYS - 4, 4 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2])
   if any_limits then redis.call('ZCARD', KEYS[base + 4]) end
@@ -127,9 +128,10 @@ if not is_plain and want > 0 then check_hashes(job_extras, unique_keys) end
 local lost, stopped = '', ''
 do
   -- Read the outcomes first, then see which of them still hold their lease.
-  local acknowledged, dead_count, retry_count = ARGV[14], tonumber(ARGV[15]), tonumber(ARGV[16])
-  local settled, dead, retries, results, at = {}, {}, {}, {}, OUTCOMES_AT
+  local acknowledged, not_done, dead_count, retry_count = ARGV[14], ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17])
+  local settled, dead, retries, results, outcomes, at = {}, {}, {}, {}, {}, OUTCOMES_AT
   for i = 1, #acknowledged, 30 do settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end
+  for i = 1, #not_done, 31 do outcomes[string.sub(not_done, i, i + 29)] = string.sub(not_done, i + 30, i + 30) end
   for _ = 1, dead_count do
     dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
   end
@@ -209,7 +211,7 @@ do
     else
       local result = results[lease]
       if result then keep_result(result.key, id, result.ending, result.ttl) end
-      if has_extras then delete_extras(member) end
+      if has_extras then end_job(now, member, outcomes[lease] or RUN_DONE) end
       done[#done + 1] = id
     end
   end
@@ -252,7 +254,7 @@ do
         entry.is_limited, entry.is_beyond = limited, entry.flow and fair_left <= 0 or limited and limited_left <= 0
         full = full or #claims == want or i > ahead or (alone and #claims > 0 and not entry.is_beyond)
           or limited and parked_left == 0
-        if not full and not entry.is_beyond and limited and not passes_limits(now, entry) then
+        if not full and not entry.is_beyond and limited and not passes_limits(now, entry, known[i]) then
           aside[#aside + 1], parked_left = entry, parked_left - 1
         elseif not full and not entry.is_beyond then
           claims[#claims + 1], records[#records + 1], full = entry, known[i], alone

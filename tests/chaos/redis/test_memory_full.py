@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_delayq import enqueue_many
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
 from django_delayq.job.outcome import Action
 from django_delayq.testing.local_redis import LocalRedisServer

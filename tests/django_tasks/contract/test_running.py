@@ -13,7 +13,7 @@ import pytest
 
 from django_delayq import Task, get_job, get_store
 from django_delayq.backend.backend import DelayQBackend
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.processes.emitter import emit_now
 from django_delayq.store.claims import Claims

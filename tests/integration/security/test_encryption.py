@@ -10,7 +10,7 @@ from django.core.management import call_command
 from redis import Redis
 
 from django_delayq import delayed_task, get_job
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import UnknownEncryptionKey
 from django_delayq.job.body.codec import ENCRYPTED_FORMAT, SIGNED
 from django_delayq.job.job import Expiry, Job, State

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.job.body.codec import ENCRYPTED_FORMAT
 from django_delayq.job.job import Expiry, Job, State
 from django_delayq.job.outcome import Outcome, OutcomeKind

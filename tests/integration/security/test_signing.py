@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import delayed_task
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import BadSignature
 from django_delayq.job.body.codec import SIGNED, encode, with_queue
 from django_delayq.job.ids import next_id

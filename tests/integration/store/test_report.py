@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.metrics import (
     ALL_JOBS,
     MINUTE_US,

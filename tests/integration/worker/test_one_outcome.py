@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import RetryPolicy, get_job
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action

@@ -7,7 +7,7 @@ from redis import Redis
 
 from django_delayq.conf.config import Config
 from django_delayq.conf.queue_options import QueueOptions, Queues
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind

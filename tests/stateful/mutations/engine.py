@@ -71,7 +71,7 @@ MORE = [
     at("a reclaimed lease stays unconfirmed", RECLAIM, "    redis.call('SREM', unconfirmed, lease)\n", ""),
     at(
         "an expired unconfirmed claim is counted",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "if item.unconfirmed and item.queue is not None and",
         "if False and",
     ),
@@ -360,7 +360,7 @@ MORE = [
     at("one attempt too many", "job/retry.py", "attempt < self.max_attempts", "attempt <= self.max_attempts"),
     at(
         "the dispatcher counts one attempt too few",
-        "dispatcher.py",
+        "dispatcher/dispatcher.py",
         "attempt=item.attempts.ended + 1",
         "attempt=item.attempts.ended",
     ),

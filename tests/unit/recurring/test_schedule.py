@@ -56,9 +56,9 @@ def test_a_rule_that_this_release_cannot_read_is_refused(text: str) -> None:
 
 def test_occurrences_are_between_start_and_end() -> None:
     schedule = made(start=NOW + timedelta(hours=2), end=NOW + timedelta(hours=3))
-    assert schedule.next_occurrence(NOW_US) == NOW_US + 2 * HOUR
-    assert schedule.next_occurrence(NOW_US + 2 * HOUR) == NOW_US + 3 * HOUR
-    assert schedule.next_occurrence(NOW_US + 3 * HOUR) is None
+    assert schedule.next_after(NOW_US) == NOW_US + 2 * HOUR
+    assert schedule.next_after(NOW_US + 2 * HOUR) == NOW_US + 3 * HOUR
+    assert schedule.next_after(NOW_US + 3 * HOUR) is None
 
 
 def test_jitter_and_planting_depend_on_the_name_alone() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
 from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer

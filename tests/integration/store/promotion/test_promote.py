@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from tests.shard_apis import DAY, HOUR, MS, SECOND, START, ShardApis, ids
 
 SWEEP = 5 * SECOND

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import BadBody, JobCrashed, NewerBody
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.dispatcher import Dispatcher
+from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.job.outcome import Action
 from tests.shard_apis import DAY, HOUR, SECOND, ShardApis, settlement
 

@@ -1,0 +1,67 @@
+"""Plan: which occurrences of a schedule get a job now, and when the next one does."""
+
+from itertools import islice
+from typing import NamedTuple
+
+from django_delayq.clock import SECOND_US
+from django_delayq.recurring.rule import occurrences
+from django_delayq.recurring.schedule import Schedule
+
+#: Most occurrences of one plan.
+BATCH = 50
+
+
+class Plan(NamedTuple):
+    """The next jobs of a schedule."""
+
+    #: The occurrences that get a job now; more than one only with `catch_up="all"`.
+    occurrences: list[int]
+    #: When the occurrence after them gets its job, µs since the epoch; None: the schedule has no further one.
+    next_planting_us: int | None
+
+
+def make_plan(schedule: Schedule, *, last_us: int, last_start_us: int, is_waiting: bool, now_us: int) -> Plan:
+    """Return the plan of a schedule after its occurrence `last_us`, or after the moment at which it was set.
+
+    `last_start_us` is when its last job began; `is_waiting`: the job of `last_us` has not begun. All are µs since the
+    epoch. An occurrence that nobody planted in time gets a job as `catch_up` says, but not if a job that begins after
+    it, or began after it, stands for it.
+    """
+    first = schedule.next_after(last_us)
+    if first is None:
+        return Plan([], None)
+    if first > now_us:
+        return _planted(schedule, [first])
+    if schedule.catch_up == "all":
+        start_us = max(last_us, now_us - schedule.catch_up_window_us)
+        missed = list(islice(occurrences(schedule, after_us=start_us, until_us=now_us), BATCH))
+        if missed:
+            return _planted(schedule, missed)
+    else:
+        latest = latest_occurrence(schedule, first_us=first, now_us=now_us)
+        stands_for_it = is_waiting or last_start_us >= latest
+        after = schedule.next_after(latest)
+        expires_after_us = schedule.expires_after_us(latest, after)
+        is_late = expires_after_us is not None and schedule.due_us(latest) + expires_after_us <= now_us
+        if not stands_for_it and not is_late:
+            return _planted(schedule, [latest])
+    ahead = schedule.next_after(now_us)
+    return Plan([], None) if ahead is None else _planted(schedule, [ahead])
+
+
+def latest_occurrence(schedule: Schedule, *, first_us: int, now_us: int) -> int:
+    """Return the last occurrence that is not after now, if `first_us` is one of them. About 25 searches."""
+    latest, high = first_us, now_us
+    while high - latest >= SECOND_US:
+        middle = (latest + high) // 2
+        found = schedule.next_after(middle)
+        if found is None or found > now_us:
+            high = middle
+        else:
+            latest = found
+    return latest
+
+
+def _planted(schedule: Schedule, planted: list[int]) -> Plan:
+    after = schedule.next_after(planted[-1])
+    return Plan(planted, None if after is None else schedule.planted_us(planted[-1], after))

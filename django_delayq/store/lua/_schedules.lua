@@ -1,0 +1,118 @@
+-- Schedules: the records of recurring schedules. A part of the prelude.
+--
+-- A record in `schedules` has these fields: flags (1), what becomes of a job while another one runs (1), after how many
+-- failures in a row it pauses (1, 0 = never), failures in a row (1), version (4), the last occurrence that has a job, or
+-- else the moment after which the next one is (8, µs), the id of that job until it begins or ends (12), when a job began last
+-- and when one ended last (8 each, µs), the id of the running job (12), number of outcomes (1), the outcomes, the latest
+-- first (3 each: what became of a job, how long it ran), and the definition, which only Python reads.
+-- A job names its schedule and the version for which it was planted. After a change no job of an earlier version begins.
+-- Version 0: a person runs the job by hand, so only a running job keeps it from beginning.
+-- Before the id of a schedule in place of a limit's id: the jobs that wait until its running job has ended.
+local SCHEDULE_LIMIT = 'plan'
+local SCHEDULE_HEAD, SCHEDULE_HEAD_SIZE, NO_JOB = '>BBBBI4I8c12I8I8c12B', 57, string.rep('\0', 12)
+-- Flags of a record.
+local IS_PAUSED, IS_DECLARED, IS_UNREADABLE = 1, 2, 4
+-- What becomes of a job while another one runs, as in OVERLAPS of store/records.py.
+local SKIPS, WAITS, ALL_WAIT, STOPS = 0, 1, 2, 3
+-- Outcomes, as in RunOutcome of recurring/run.py.
+local RUN_DONE, RUN_FAILED, RUN_CANCELLED = '\1', '\2', '\3'
+local KEPT_OUTCOMES = 20
+
+-- The id of the schedule of a job, and the version for which it was planted; nothing for other jobs.
+local function schedule_of_extras(record)
+  if not record or #record < 13 or string.byte(record) % 128 < 64 then return end
+  return string.sub(record, 2, 9), (struct.unpack('>I4', record, 10))
+end
+
+-- The extras record of a job that is of its schedule no more.
+local function without_schedule(record)
+  if not schedule_of_extras(record) then return record end
+  return string.char(string.byte(record) - 64) .. string.sub(record, 14)
+end
+
+-- The record of a schedule; nothing if there is none, or if it is damaged.
+local function read_schedule(id)
+  local stored = redis.call('HGET', schedules, id)
+  if not stored or #stored < SCHEDULE_HEAD_SIZE then return end
+  local schedule, count, at = {id = id}
+  schedule.flags, schedule.overlap, schedule.pause_after, schedule.failures, schedule.version, schedule.occurrence,
+    schedule.planted, schedule.last_start, schedule.last_end, schedule.running, count, at = struct.unpack(SCHEDULE_HEAD, stored)
+  schedule.outcomes = string.sub(stored, at, at + 3 * count - 1)
+  schedule.definition = string.sub(stored, at + 3 * count)
+  return schedule
+end
+
+local function new_schedule(id)
+  return {
+    id = id, flags = 0, failures = 0, version = 0, planted = NO_JOB, last_start = 0, last_end = 0, running = NO_JOB,
+    outcomes = '',
+  }
+end
+
+local function store_schedule(schedule)
+  local head = struct.pack(
+    SCHEDULE_HEAD, schedule.flags, schedule.overlap, schedule.pause_after, schedule.failures, schedule.version,
+    schedule.occurrence, schedule.planted, schedule.last_start, schedule.last_end, schedule.running, #schedule.outcomes / 3
+  )
+  redis.call('HSET', schedules, schedule.id, head .. schedule.outcomes .. schedule.definition)
+end
+
+-- The id of the job of a schedule that has begun and not ended, also while it waits for its retry; nothing if there is none.
+local function running_job(schedule)
+  if schedule.running == NO_JOB or redis.call('HEXISTS', jobs, schedule.running) == 0 then return end
+  return schedule.running
+end
+
+-- A job of a schedule begins.
+local function begin_run(now, member, record)
+  local id = schedule_of_extras(record)
+  local schedule = id and read_schedule(id)
+  if not schedule then return end
+  schedule.running, schedule.last_start = string.sub(member, 1, 12), now
+  if schedule.planted == schedule.running then schedule.planted = NO_JOB end
+  store_schedule(schedule)
+end
+
+-- After each change, so that waiting jobs of the schedule are of an earlier version. A time, so that it also differs after
+-- the schedule was deleted and made again.
+local function change_schedule_version(now, schedule)
+  local version = math.floor(now / 1000) % 4294967295 + 1
+  schedule.version = version == schedule.version and version % 4294967295 + 1 or version
+end
+
+-- No job of a paused schedule is planted, and none that waits begins.
+local function pause_schedule_now(now, schedule)
+  change_schedule_version(now, schedule)
+  schedule.flags = schedule.flags + (schedule.flags % 2 == 0 and IS_PAUSED or 0)
+  redis.call('ZREM', next_planting, schedule.id)
+end
+
+-- A dispatcher plants the next job of a schedule at this moment; nil = never.
+local function plan(schedule, moment)
+  if not moment then
+    redis.call('ZREM', next_planting, schedule.id)
+  else
+    redis.call('ZADD', next_planting, moment, schedule.id)
+    if moment < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
+  end
+end
+
+-- A schedule that was set or resumed: waiting jobs are of an earlier version from now on.
+local function start_version(now, schedule)
+  change_schedule_version(now, schedule)
+  schedule.planted = NO_JOB
+  store_schedule(schedule)
+  if schedule.flags % 2 == 0 then plan(schedule, now) end
+end
+
+-- How long a job ran as two bytes: 5 bits of exponent, 11 bits of milliseconds.
+local function pack_duration(us)
+  local ms, exponent = math.max(0, math.floor(us / 1000)), 0
+  while ms >= 2048 do ms, exponent = math.floor(ms / 2), exponent + 1 end
+  return struct.pack('>I2', exponent * 2048 + ms)
+end
+
+-- The type checks of what is stored of schedules.
+local function check_schedules()
+  redis.call('HLEN', schedules); redis.call('ZCARD', next_planting)
+end

@@ -1,0 +1,45 @@
+-- Plant: the next jobs of recurring schedules are enqueued, each only if its schedule is as the caller read it: so several
+--   dispatchers plant each job once. A repeated call finds that its jobs are planted.
+-- KEYS: schedules, next_planting, jobs, job_extras, queues, queues_version, next_due, notify, next_promotion,
+--   notify_dispatcher, tenant_jobs, turns, tenants; then scheduled, ready and notify of each queue of the batch.
+-- ARGV: now, head start (ms), then per job (1 to 250): id of its schedule, the version and the last occurrence (µs) that
+--   the caller read, flags that the record gets, when the next job of the schedule is planted ('' = never), and its own
+--   occurrence (µs; '' = there is no job to plant); if it has one also: member, queue number, due time (µs), body, extras
+--   record. Several jobs of one schedule are in the order of their occurrences.
+-- Returns: per job 1 = planted, 0 = its schedule has changed since, or another dispatcher planted.
+-- Cost: O(log n) a job.
+local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
+
+-- Type checks (see the prelude).
+check_schedules(); check_hashes(jobs, job_extras); check_tenants()
+for base = FIXED, #KEYS - 3, 3 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
+promotion_at = redis.call('GET', next_promotion)
+local timed, untimed, planted, at = {}, {}, {}, 3
+while at <= #ARGV do
+  local id, flags, next_time, occurrence = ARGV[at], tonumber(ARGV[at + 3]), ARGV[at + 4], tonumber(ARGV[at + 5])
+  local schedule = read_schedule(id)
+  local is_current = schedule and schedule.flags % 2 == 0 and schedule.version == tonumber(ARGV[at + 1])
+    and schedule.occurrence == tonumber(ARGV[at + 2])
+  if is_current then
+    schedule.flags = flags
+    if occurrence then
+      local member, queue, due, body = ARGV[at + 6], tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]), ARGV[at + 9]
+      schedule.occurrence, schedule.planted = occurrence, string.sub(member, 1, 12)
+      redis.call('HSET', jobs, schedule.planted, body)
+      redis.call('HSET', job_extras, schedule.planted, ARGV[at + 10])
+      local batch = due > now and timed or untimed
+      local entries = batch[queue] or {}
+      batch[queue] = entries
+      entries[#entries + 1], entries[#entries + 2] = due > now and due or rank_of(member, due, head_start), member
+    end
+    store_schedule(schedule)
+    plan(schedule, tonumber(next_time))
+  end
+  planted[#planted + 1] = is_current and 1 or 0
+  at = at + (occurrence and 11 or 6)
+end
+for queue, entries in pairs(timed) do put_scheduled(KEYS[FIXED + 3 * queue - 2], entries) end
+for queue, entries in pairs(untimed) do
+  put_ready(now, KEYS[FIXED + 3 * queue - 1], KEYS[FIXED + 3 * queue], entries)
+end
+return planted

@@ -1,0 +1,166 @@
+"""Schedules: store, change and read recurring schedules. Called by any process."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django_delayq.exceptions import InvalidSchedule
+from django_delayq.recurring.run import Run, RunOutcome
+from django_delayq.recurring.schedule import CatchUp, Overlap
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script
+from django_delayq.store.records import ScheduleRecord
+from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.shard import Shard
+
+_SET, _DELETE = Script("set_schedules"), Script("delete_schedules")
+_PAUSE, _RESUME = Script("pause_schedule"), Script("resume_schedule")
+#: Most schedules in one call.
+BATCH = 250
+#: Flags of a record.
+PAUSED, DECLARED, UNREADABLE = 1, 2, 4
+_NO_JOB = bytes(12)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSchedule:
+    """A schedule as Redis has it."""
+
+    id: bytes
+    shard: int
+    record: ScheduleRecord
+    #: None if this process cannot read it; `fault` is the reason.
+    definition: Definition | None
+    fault: InvalidSchedule | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no job of it is planted, because of a person or of its failures."""
+        return bool(self.record.flags & PAUSED)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it was declared in code."""
+        return bool(self.record.flags & DECLARED)
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether the last dispatcher that planted could not read it."""
+        return bool(self.record.flags & UNREADABLE)
+
+    @property
+    def planted(self) -> bytes | None:
+        """The id of the job of its last occurrence, until that begins; None if there is none."""
+        return None if self.record.planted == _NO_JOB else self.record.planted
+
+    @property
+    def running(self) -> bytes | None:
+        """The id of its running job, also while that waits for a retry; None if there is none."""
+        return None if self.record.running == _NO_JOB else self.record.running
+
+    @property
+    def runs(self) -> list[Run]:
+        """What became of its last 20 jobs, the latest first; those of later releases are left out."""
+        known = {outcome.value: outcome for outcome in RunOutcome}
+        return [Run(known[number], took_ms) for number, took_ms in self.record.outcomes if number in known]
+
+
+class Schedules:
+    """API of one shard for its recurring schedules."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def set(self, definitions: Sequence[Definition], *, declared: bool = False) -> list[bytes]:
+        """Store up to 250 schedules, or change those that differ; return the ids of waiting jobs to cancel.
+
+        Atomic, one round trip, O(log n) a schedule; with encryption one more.
+        """
+        shard = self._shard
+        packed = [self._packed(definition) for definition in definitions]
+        if shard.cipher.on:
+            # No two encrypted texts are equal, so an unchanged definition keeps the stored one.
+            for at, stored in enumerate(self.find([definition.id for definition in definitions])):
+                if stored and stored.definition == definitions[at]:
+                    packed[at] = stored.record.definition
+        args: list[Part] = []
+        for definition, stored_form in zip(definitions, packed, strict=True):
+            schedule = definition.schedule
+            overlap = overlap_number(schedule.overlap, schedule.catch_up)
+            args += (definition.id, int(declared), overlap, schedule.pause_after or 0, stored_form)
+        return [each for each in shard.run(_SET, args) if each]
+
+    def find(self, ids: Sequence[bytes]) -> list[StoredSchedule | None]:
+        """Return the schedules of these ids; None for each that does not exist, or is damaged. One round trip."""
+        if not ids:
+            return []
+        found = self._shard.execute("HMGET", self._shard.keys("schedules"), *ids)
+        return [self._read(id, stored) for id, stored in zip(ids, found, strict=True)]
+
+    def count(self) -> int:
+        """Return how many there are. O(1)."""
+        return int(self._shard.execute("HLEN", self._shard.keys("schedules")))
+
+    def scan(self) -> Iterator[StoredSchedule]:
+        """Yield all of them in no order, in round trips of some hundred. One that changes meanwhile may come twice."""
+        key, cursor = self._shard.keys("schedules"), b"0"
+        while True:
+            cursor, found = self._shard.execute("HSCAN", key, cursor, "COUNT", 500)
+            for id, stored in zip(found[::2], found[1::2], strict=True):
+                if schedule := self._read(id, stored):
+                    yield schedule
+            if cursor == b"0":
+                return
+
+    def pause(self, id: bytes) -> bytes | None:
+        """Pause a schedule; return the id of the waiting job to cancel, b"" for none, None if it was paused already.
+
+        One round trip, O(log n). Raises LookupError if there is no such schedule.
+        """
+        reply = self._shard.run(_PAUSE, [id])
+        if reply == -1:
+            raise LookupError(id)
+        return None if reply == 0 else reply
+
+    def resume(self, id: bytes) -> bool:
+        """Resume a schedule; returns False if it was not paused. One round trip, O(log n). Raises LookupError."""
+        reply = self._shard.run(_RESUME, [id])
+        if reply == -1:
+            raise LookupError(id)
+        return bool(reply)
+
+    def delete(self, ids: Sequence[bytes]) -> list[bytes | None]:
+        """Delete up to 250 schedules; return for each the id of the waiting job to cancel, b"" for none.
+
+        None: there was no such schedule. Atomic, one round trip, O(log n) a schedule.
+        """
+        return [None if reply == 0 else reply for reply in self._shard.run(_DELETE, list(ids))]
+
+    def _packed(self, definition: Definition) -> bytes:
+        shard = self._shard
+        return definition.pack(signer=shard.signer, cipher=shard.cipher, max_payload=shard.config.tasks.max_payload)
+
+    def _read(self, id: bytes, stored: bytes | None) -> StoredSchedule | None:
+        return read_schedule(self._shard, id, stored)
+
+
+def read_schedule(shard: Shard, id: bytes, stored: bytes | None) -> StoredSchedule | None:
+    """Return the schedule of a field of `schedules`; None if it is missing or damaged."""
+    record = ScheduleRecord.unpack(stored)
+    if record is None:
+        return None
+    facts: dict[str, Any] = {"id": id, "shard": shard.index, "record": record}
+    try:
+        definition = Definition.unpack(
+            record.definition, id=id, shard=shard.index, signer=shard.signer, cipher=shard.cipher
+        )
+    except InvalidSchedule as error:
+        return StoredSchedule(**facts, definition=None, fault=error)
+    return StoredSchedule(**facts, definition=definition)
+
+
+def overlap_number(overlap: Overlap, catch_up: CatchUp) -> int:
+    """Return what scripts know of the overlap of a schedule, as in `_schedules.lua`."""
+    if overlap == "wait":
+        return 2 if catch_up == "all" else 1
+    return {"skip": 0, "stop": 3, "allow": 4}[overlap]

@@ -1,0 +1,102 @@
+"""Outcomes: what a schedule keeps of its last jobs, and that it pauses after failures in a row."""
+
+import pytest
+
+from django_delayq.job.outcome import Action
+from django_delayq.recurring.run import Run, RunOutcome
+from django_delayq.store.promotion import Reclaim
+from tests.integration.store.schedules.conftest import NOON, ScheduledApis
+from tests.shard_apis import HOUR, MS, SECOND
+
+FAILED, DONE = Action.DEAD_LETTER, Action.ACKNOWLEDGE
+
+
+def run_hour(scheduled: ScheduledApis, hour: int, how: Action = DONE, took: int = 0, **options: object) -> None:
+    """Run the job of an hour, whose predecessor has ended."""
+    scheduled.advance_to(NOON + hour * HOUR - HOUR // 2)
+    scheduled.advance_to(NOON + hour * HOUR)
+    (claim,) = scheduled.take()
+    scheduled.apis.clock.advance(took)
+    scheduled.settle(claim, how, **options)
+
+
+@pytest.mark.parametrize(
+    ("took", "kept_ms"),
+    [(0, 0), (1_999, 1), (2_047 * MS, 2_047), (2_049 * MS, 2_048), (1_234_567 * MS, 1_233_920)],
+)
+def test_how_long_a_job_ran(scheduled: ScheduledApis, took: int, kept_ms: int) -> None:
+    definition = scheduled.add()
+    run_hour(scheduled, 1, took=took)
+    found = scheduled.find(definition)
+    assert found.runs == [Run(RunOutcome.DONE, kept_ms)]
+    assert found.record.last_start_us == NOON + HOUR
+    assert found.record.last_end_us == NOON + HOUR + took
+    assert kept_ms * 1_000 <= took <= (kept_ms + 1) * 1_002
+
+
+def test_the_last_twenty_are_kept(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add()
+    for hour in range(1, 31):
+        run_hour(scheduled, hour, took=hour * MS)
+    assert [run.took_ms for run in scheduled.find(definition).runs] == list(range(30, 10, -1))
+
+
+def test_it_pauses_after_failures_in_a_row(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add(pause_after=2)
+    for hour, how in enumerate([FAILED, DONE, FAILED, FAILED], 1):
+        assert not scheduled.find(definition).is_paused
+        run_hour(scheduled, hour, how)
+    assert scheduled.find(definition).is_paused
+    assert scheduled.find(definition).record.failures == 2
+    scheduled.advance_to(NOON + 5 * HOUR)
+    assert scheduled.run_all() == []
+    scheduled.schedules.resume(definition.id)
+    assert scheduled.find(definition).record.failures == 0
+    run_hour(scheduled, 7)
+
+
+def test_a_job_that_was_planted_already_does_not_begin(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add(pause_after=1)
+    scheduled.plant()
+    scheduled.advance_to(NOON + HOUR)
+    (claim,) = scheduled.take()
+    scheduled.advance_to(NOON + HOUR * 3 // 2)
+    (planted,) = scheduled.apis.scheduled()
+    (lease,) = scheduled.apis.expired_leases()
+    assert lease == claim.lease
+    (item,) = scheduled.apis.promotion.read_expired_leases([lease])
+    assert scheduled.apis.promotion.reclaim([Reclaim(lease=lease, attempts=item.attempts, queue=None)]) == [True]
+    assert scheduled.find(definition).is_paused
+    scheduled.advance_to(NOON + 2 * HOUR)
+    assert list(scheduled.apis.ready()) == [planted]
+    assert scheduled.run_all() == []
+    assert [run.outcome for run in scheduled.find(definition).runs] == [RunOutcome.FAILED]
+
+
+def test_a_dead_letter_that_is_retried_is_a_job_like_any_other(scheduled: ScheduledApis) -> None:
+    apis, definition = scheduled.apis, scheduled.add()
+    run_hour(scheduled, 1, FAILED)
+    ((dead, died),) = apis.scores(apis.keys("dead_letters")).items()
+    scheduled.add(args=[2])
+    assert apis.operations.requeue(dead, died_us=died)
+    (claim,) = scheduled.take()
+    assert claim.raw_id == dead
+    scheduled.settle(claim)
+    assert [run.outcome for run in scheduled.find(definition).runs] == [RunOutcome.FAILED]
+
+
+@pytest.mark.parametrize("outcome", [RunOutcome.CANCELLED, RunOutcome.EXPIRED])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_job_that_was_not_done(scheduled: ScheduledApis, outcome: RunOutcome, kept: bool) -> None:
+    definition = scheduled.add()
+    run_hour(scheduled, 1, took=SECOND, run_outcome=outcome, value="1" if kept else "")
+    assert scheduled.find(definition).runs == [Run(outcome, 1_000)]
+
+
+def test_a_person_cancels_the_waiting_job(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add()
+    scheduled.plant()
+    (planted,) = scheduled.apis.scheduled()
+    assert scheduled.apis.operations.cancel(planted)
+    assert scheduled.find(definition).runs == [Run(RunOutcome.CANCELLED, 0)]
+    run_hour(scheduled, 2)
