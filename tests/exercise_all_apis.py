@@ -5,13 +5,15 @@ from dataclasses import replace
 from itertools import count
 
 from django_delayq.conf.limit_rules import LimitRule
+from django_delayq.dispatcher.planter import Planter
 from django_delayq.job.ids import shard_of
-from django_delayq.job.job import LimitUse, State
+from django_delayq.job.job import Job, LimitUse, State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.job.unsent import Throttle
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
 from django_delayq.store.operations.batch import BatchJob
@@ -20,6 +22,8 @@ from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
+from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.schedules.schedules import Schedules
 from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
 
@@ -70,6 +74,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     _keep_results(apis)
     _serve_tenants(apis)
     _limit(apis)
+    _schedule(apis)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         apis.inspection.page(state, queues=["other"])
     assert apis.inspection.counts().dead
@@ -183,3 +188,21 @@ def _expire_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:3]]
     last = Reclaim(lease=items[3].lease, attempts=one_more(items[3].attempts, suspect=True), queue=items[3].queue)
     assert sum(apis.promotion.reclaim([dead, *back, last])) == len(items) == 4
+
+
+def _schedule(apis: ShardApis) -> None:
+    """Set recurring schedules, plant them, and pause, resume and delete one each."""
+    schedules, now_us = Schedules(apis.store._producer_shards[apis.shard.index]), apis.clock.now_us
+    job = Job(raw_id=b"", shard=apis.shard.index, task="tests.sample_app.tasks.noop", queue="default")
+    made = [Definition(make_schedule(name, every=60, now_us=now_us), job) for name in ("kept", "deleted")]
+    assert schedules.set_schedules(made) == []
+    ids = apis.promote().schedules
+    assert sorted(ids) == sorted(each.id for each in made)
+    assert Planter(apis.shard).plant(ids, now_us=now_us)
+    while due := apis.promote().schedules:
+        assert Planter(apis.shard).plant(due, now_us=now_us)
+    assert len(list(schedules.scan())) == schedules.count() == 2
+    kept, deleted = (each.id for each in made)
+    assert schedules.pause_schedule(kept)
+    assert schedules.resume_schedule(kept)
+    assert schedules.delete_schedules([deleted])[0]

@@ -66,6 +66,11 @@ CALLS = {
     "pause_task": "HSETNX TIME",
     "resume_task": "DEL GET HDEL HLEN LLEN RPUSH TIME ZADD ZCARD ZRANGE",
     "find_limits": "HEXISTS HGET TIME ZLEXCOUNT ZMSCORE",
+    "set_schedules": "DEL GET HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZREM",
+    "pause_schedule": "HGET HLEN HSET TIME ZCARD ZREM",
+    "resume_schedule": "DEL GET HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZREM",
+    "delete_schedules": "HDEL HGET HLEN TIME ZCARD ZREM",
+    "plant": PUT + "ZSCORE",
 }
 #: Commands that no role may run, whatever its scripts need.
 FORBIDDEN = {

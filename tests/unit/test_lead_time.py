@@ -2,7 +2,7 @@
 
 import random
 
-from django_delayq.dispatcher.lead_time import LeadTime
+from django_delayq.dispatcher.dispatcher import LeadTime
 
 
 def test_the_first_sleep_has_no_lead():

@@ -18,9 +18,9 @@ PARTS: Mapping[str, str] = {
     for name in (
         "_prelude",
         "_queues",
+        "_schedules",
         "_extras",
         "_turns",
-        "_schedules",
         "_limits",
         "_parking",
         "_places",

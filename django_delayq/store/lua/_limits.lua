@@ -58,10 +58,6 @@ local function is_paused_task(id)
   return string.sub(id, 1, 4) == PAUSED_TASK
 end
 
-local function is_schedule_limit(id)
-  return string.sub(id, 1, 4) == SCHEDULE_LIMIT
-end
-
 -- The limit as it is now: interval (µs) and burst of its rate, most jobs that run, its time, number of slots taken, and
 -- until when nobody begins.
 local function limit_state(now, id)

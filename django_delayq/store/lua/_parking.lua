@@ -96,9 +96,7 @@ local function passes_limits(now, entry, has_begun)
   end
   local limits, drops = limits_of_extras(record)
   entry.waits_for, entry.opens = closed_limit(now, entry.place, entry.member, entry.rank, record)
-  if not entry.waits_for then
-    count_in_limits(now, limits)
-    if schedule then begun_schedules[schedule] = string.sub(entry.member, 1, 12) end
-  end
+  if not entry.waits_for then count_in_limits(now, limits) end
+  if schedule and not entry.waits_for then begun_schedules[schedule] = string.sub(entry.member, 1, 12) end
   return drops or not entry.waits_for
 end

@@ -42,13 +42,6 @@ local function read_schedule(id)
   return schedule
 end
 
-local function new_schedule(id)
-  return {
-    id = id, flags = 0, failures = 0, version = 0, planted = NO_JOB, last_start = 0, last_end = 0, running = NO_JOB,
-    outcomes = '',
-  }
-end
-
 local function store_schedule(schedule)
   local head = struct.pack(
     SCHEDULE_HEAD, schedule.flags, schedule.overlap, schedule.pause_after, schedule.failures, schedule.version,

@@ -5,6 +5,7 @@
 -- Returns: per schedule the id of the waiting job that the caller cancels ('' = there may be none), or 0 = there was no
 --   such schedule.
 -- Cost: O(log n) a schedule.
+local now = now_us(ARGV[1])
 
 -- Type checks (see the prelude).
 check_schedules()

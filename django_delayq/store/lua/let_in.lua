@@ -41,6 +41,10 @@ local function read_turns(id)
   return groups, stored
 end
 
+local function is_schedule_limit(id)
+  return string.sub(id, 1, 4) == SCHEDULE_LIMIT
+end
+
 -- One job of a schedule begins when none runs.
 local function state_of_schedule(id)
   local schedule = read_schedule(id)

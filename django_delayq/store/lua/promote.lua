@@ -9,7 +9,7 @@
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).
--- Lazy: _extras, _turns, _schedules, _limits.
+-- Lazy: _extras, _turns, _limits.
 -- Returns: now and the time of the next promotion (µs), 1 = another dispatcher promoted for this time, jobs moved, µs
 --   by which the oldest of them was late, dead letters removed, names (encoded) of queues to pass to the next promotion
 --   (those that are due by then, those whose pause ends by then, and those to remove), ids of limits under which parked

@@ -8,6 +8,13 @@
 -- Cost: O(log n) a schedule.
 local now = now_us(ARGV[1])
 
+local function new_schedule(id)
+  return {
+    id = id, flags = 0, failures = 0, version = 0, planted = NO_JOB, last_start = 0, last_end = 0, running = NO_JOB,
+    outcomes = '',
+  }
+end
+
 local function is_as(stored, flags, overlap, pause_after, definition)
   return stored and stored.flags % 4 - stored.flags % 2 == flags and stored.overlap == overlap
     and stored.pause_after == pause_after and stored.definition == definition

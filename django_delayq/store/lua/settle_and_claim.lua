@@ -20,7 +20,7 @@
 --   only, 1 = no earlier exchange of this worker is known, 1 = recovered jobs remain that this worker does not run, ids
 --   of paused tasks (12 bytes each, joined), numbers of the claims to drop, since a limit keeps their jobs from beginning
 --   (a byte each, joined); then per claim: member, number of its served queue, rank, body, attempts record (false = none).
--- Lazy: _queues, _extras, _turns, _schedules, _limits, _parking, _places, _choice.
+-- Lazy: _queues, _schedules, _extras, _turns, _limits, _parking, _places, _choice.
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
 -- Cost: O(k log n), and O(1) a served queue. It drops at most 512 stale entries of fair queues; then more can be claimed.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -49,16 +49,19 @@ def commands_in(text: str) -> set[str]:
 
 #: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
 _SHARDS = ("GET", "SET", "HLEN")
-#: Web processes and commands that enqueue, and that look up, cancel, stop and reschedule jobs by their handles.
+#: What changes recurring schedules.
+_SCHEDULES = ("set_schedules", "pause_schedule", "resume_schedule", "delete_schedules")
+#: Web processes and commands that enqueue, that look up, cancel, stop and reschedule jobs by their handles, and that
+#: set recurring schedules.
 PRODUCER = AclRole(
     name="producer",
-    scripts=("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find"),
-    plain=("BLMOVE", "HEXISTS", "HGET", "TIME", "ZSCORE", *_SHARDS),
+    scripts=("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find", *_SCHEDULES),
+    plain=("BLMOVE", "HEXISTS", "HGET", "HMGET", "HSCAN", "TIME", "ZSCORE", *_SHARDS),
 )
 #: `run_dispatcher`.
 DISPATCHER = AclRole(
     name="dispatcher",
-    scripts=("promote", "let_in", "reclaim", "report", "set_limits"),
+    scripts=("promote", "let_in", "plant", "reclaim", "report", "set_limits"),
     plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
@@ -74,15 +77,16 @@ WORKER = AclRole(
 VIEW = AclRole(
     name="view",
     scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits"),
-    plain=("HGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
+    plain=("HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
 )
-#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks and quiet workers.
+#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers, and
+#: change recurring schedules.
 ACTION = AclRole(
     name="action",
     includes=(VIEW,),
     scripts=(
         *("cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
-        *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task"),
+        *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
     ),
     plain=("HSTRLEN",),
 )

@@ -71,7 +71,7 @@ class Schedules:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def set(self, definitions: Sequence[Definition], *, declared: bool = False) -> list[bytes]:
+    def set_schedules(self, definitions: Sequence[Definition], *, declared: bool = False) -> list[bytes]:
         """Store up to 250 schedules, or change those that differ; return the ids of waiting jobs to cancel.
 
         Atomic, one round trip, O(log n) a schedule; with encryption one more.
@@ -112,7 +112,7 @@ class Schedules:
             if cursor == b"0":
                 return
 
-    def pause(self, id: bytes) -> bytes | None:
+    def pause_schedule(self, id: bytes) -> bytes | None:
         """Pause a schedule; return the id of the waiting job to cancel, b"" for none, None if it was paused already.
 
         One round trip, O(log n). Raises LookupError if there is no such schedule.
@@ -122,14 +122,14 @@ class Schedules:
             raise LookupError(id)
         return None if reply == 0 else reply
 
-    def resume(self, id: bytes) -> bool:
+    def resume_schedule(self, id: bytes) -> bool:
         """Resume a schedule; returns False if it was not paused. One round trip, O(log n). Raises LookupError."""
         reply = self._shard.run(_RESUME, [id])
         if reply == -1:
             raise LookupError(id)
         return bool(reply)
 
-    def delete(self, ids: Sequence[bytes]) -> list[bytes | None]:
+    def delete_schedules(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """Delete up to 250 schedules; return for each the id of the waiting job to cancel, b"" for none.
 
         None: there was no such schedule. Atomic, one round trip, O(log n) a schedule.

@@ -8,7 +8,7 @@ from redis import exceptions as redis_errors
 
 from django_delayq import get_store
 from django_delayq.conf.redis_settings import RedisConfig
-from django_delayq.dispatcher.lead_time import LeadTime
+from django_delayq.dispatcher.dispatcher import LeadTime
 from django_delayq.exceptions import BadBody, StaleExchange, StoreAuthError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.body.codec import decode

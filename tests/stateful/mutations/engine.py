@@ -282,7 +282,7 @@ MORE = [
     at("a due time shortens the delay of a retry", EXCHANGE, "math.max(retry.due or 0, due)", "due"),
     at("a stop ends the wait for the due time", "store/lua/stop.lua", "flags - flags % 2 + 1", "1"),
     at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
-    at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
+    at("a cancelled job keeps its key", "store/lua/cancel.lua", "end_job(now, member, RUN_CANCELLED)"),
     at(
         "a job that was asked to stop is retried",
         EXCHANGE,

@@ -37,7 +37,7 @@ FIRST = [
     at(
         "an acknowledged job keeps its unique key",
         EXCHANGE,
-        "      if has_extras then delete_extras(member) end\n      done",
+        "      if has_extras then end_job(now, member, outcomes[lease] or RUN_DONE) end\n      done",
         "      done",
     ),
     at(

@@ -29,8 +29,8 @@ THROTTLES = [
     at(
         "a cancelled job leaves its window open",
         CANCEL,
-        "end_window(id, throttle_of_extras(delete_extras(member)))",
-        "delete_extras(member)",
+        "end_window(id, throttle_of_extras(end_job(now, member, RUN_CANCELLED)))",
+        "end_job(now, member, RUN_CANCELLED)",
     ),
     at(
         "a cancelled job ends the window of another one",

@@ -37,7 +37,7 @@ class ScheduledApis:
 
     def set(self, *definitions: Definition, declared: bool = False) -> None:
         """Store schedules, and cancel the jobs that they had."""
-        to_cancel = self.schedules.set(definitions, declared=declared)
+        to_cancel = self.schedules.set_schedules(definitions, declared=declared)
         for raw_id in to_cancel:
             self.apis.operations.cancel(raw_id)
 

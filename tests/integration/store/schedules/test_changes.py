@@ -25,7 +25,7 @@ def test_its_waiting_job_is_replaced(scheduled: ScheduledApis, cancels: bool) ->
     scheduled.add(args=[1])
     scheduled.plant()
     changed = scheduled.define(args=[2], every=1_800)
-    to_cancel = scheduled.schedules.set([changed])
+    to_cancel = scheduled.schedules.set_schedules([changed])
     assert to_cancel == list(scheduled.apis.scheduled())
     # The process that changes it may be killed in between.
     if cancels:
@@ -78,9 +78,9 @@ def test_a_job_that_has_begun_goes_on(scheduled: ScheduledApis) -> None:
 def test_pause_and_resume(scheduled: ScheduledApis, cancels: bool) -> None:
     definition = scheduled.add()
     scheduled.plant()
-    planted = scheduled.schedules.pause(definition.id)
+    planted = scheduled.schedules.pause_schedule(definition.id)
     assert planted == scheduled.find(definition).planted
-    assert scheduled.schedules.pause(definition.id) is None
+    assert scheduled.schedules.pause_schedule(definition.id) is None
     if cancels:
         assert scheduled.apis.operations.cancel(planted)
     for hour in (1, 2):
@@ -88,8 +88,8 @@ def test_pause_and_resume(scheduled: ScheduledApis, cancels: bool) -> None:
         assert scheduled.run_all() == []
     scheduled.add(args=[3])
     assert scheduled.find(definition).is_paused
-    assert scheduled.schedules.resume(definition.id)
-    assert not scheduled.schedules.resume(definition.id)
+    assert scheduled.schedules.resume_schedule(definition.id)
+    assert not scheduled.schedules.resume_schedule(definition.id)
     scheduled.plant()
     scheduled.advance_to(NOON + 3 * HOUR)
     assert scheduled.run_all() == [3]
@@ -101,14 +101,14 @@ def test_delete(scheduled: ScheduledApis, cancels: bool) -> None:
     definition = scheduled.add()
     scheduled.plant()
     (planted,) = scheduled.apis.scheduled()
-    assert scheduled.schedules.delete([definition.id, b"8 bytes."]) == [planted, None]
+    assert scheduled.schedules.delete_schedules([definition.id, b"8 bytes."]) == [planted, None]
     if cancels:
         assert scheduled.apis.operations.cancel(planted)
     scheduled.advance_to(NOON + HOUR)
     assert scheduled.run_all() == []
     assert scheduled.schedules.find([definition.id]) == [None]
     assert scheduled.schedules.count() == 0
-    for change in (scheduled.schedules.pause, scheduled.schedules.resume):
+    for change in (scheduled.schedules.pause_schedule, scheduled.schedules.resume_schedule):
         with pytest.raises(LookupError):
             change(definition.id)
     # What is left of the deleted one is no job of a new one.

@@ -50,7 +50,7 @@ def test_it_pauses_after_failures_in_a_row(scheduled: ScheduledApis) -> None:
     assert scheduled.find(definition).record.failures == 2
     scheduled.advance_to(NOON + 5 * HOUR)
     assert scheduled.run_all() == []
-    scheduled.schedules.resume(definition.id)
+    scheduled.schedules.resume_schedule(definition.id)
     assert scheduled.find(definition).record.failures == 0
     run_hour(scheduled, 7)
 

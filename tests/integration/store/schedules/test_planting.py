@@ -52,11 +52,10 @@ def test_two_dispatchers_plant_one_job(scheduled: ScheduledApis) -> None:
     made = [scheduled.add(f"number {number}") for number in range(30)]
     ids = scheduled.apis.promote().schedules
     assert sorted(ids) == sorted(definition.id for definition in made)
-    planters = [Planter(scheduled.apis.shard) for _ in range(2)]
-    read = planters[1]._planting.read(ids)
-    planned = [planters[1]._plan(schedule, now_us=NOON) for schedule in read]
-    assert planters[0].plant(ids, now_us=NOON) == 30
-    assert planters[1]._planting.plant(planned) == [False] * 30
+    second = Planter(scheduled.apis.shard)
+    planned = [second._plan(schedule, now_us=NOON) for schedule in second._planting.read(ids)]
+    assert scheduled.plant() == 30
+    assert second._planting.plant(planned) == [False] * 30
     assert len(scheduled.apis.scheduled()) == 30
 
 
