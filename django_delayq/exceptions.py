@@ -53,6 +53,10 @@ class UnknownTask(DelayQError, LookupError):
     """No task of that name is registered in this process."""
 
 
+class UnknownSchedule(DelayQError, LookupError):
+    """The task has no recurring schedule of that name."""
+
+
 class UnknownQueue(DelayQError, ValueError):
     """The queue is not declared in DELAYQ['QUEUES']."""
 

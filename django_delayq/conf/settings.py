@@ -121,6 +121,12 @@ def is_debug() -> bool:
     return bool(settings.DEBUG)
 
 
+def default_time_zone() -> str:
+    """Return the name of the time zone of the project."""
+    zone: str = settings.TIME_ZONE
+    return zone
+
+
 def uses_time_zones() -> bool:
     """Return USE_TZ: whether the project's datetimes are aware."""
     return bool(settings.USE_TZ)

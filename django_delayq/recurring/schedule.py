@@ -7,9 +7,11 @@ import json
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, Self, get_args
+from zoneinfo import ZoneInfo
 
 from django_delayq.clock import DAY_US, HOUR_US, duration_us, moment_us
 from django_delayq.exceptions import InvalidSchedule
+from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.rule import Rule, make_rule, read_rule, shortest_distance_us
 
 #: What becomes of a job that would begin while the last one of its schedule has not ended: it ends as skipped, waits
@@ -115,6 +117,11 @@ class Schedule:
         if self.window_us is not None:
             return self.window_us
         return min(_LONGEST_WINDOW_US, _LONGEST_WINDOW_US if next_occurrence is None else next_occurrence - occurrence)
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The time zone of its cron fields; None: it has an interval."""
+        return self.rule.zone if isinstance(self.rule, Cron) else None
 
     @property
     def catch_up_window_us(self) -> int:

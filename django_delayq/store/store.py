@@ -29,6 +29,7 @@ from django_delayq.store.queries.limits import LimitQueries, LimitState, combine
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
+from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.shard import Shard
 
 
@@ -113,6 +114,10 @@ class Store:
             if raw_id := self.lookup(shard).holder(key_digest(task, key, tenant)):
                 return raw_id, shard
         return None
+
+    def schedules(self, shard: int) -> Schedules:
+        """Return the API that stores, changes and reads recurring schedules."""
+        return Schedules(self._producer_shards[shard])
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""

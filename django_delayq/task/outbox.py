@@ -193,6 +193,19 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
         connection.run_on_commit.append(hook)
 
 
+def after_commit(aliases: Sequence[str], func: Callable[[], Any]) -> None:
+    """Call a function once each of these connections has committed; not at all if one of them rolls back."""
+    missing = set(aliases)
+
+    def committed(alias: str) -> None:
+        missing.discard(alias)
+        if not missing:
+            func()
+
+    for alias in aliases:
+        connections[alias].on_commit(partial(committed, alias))
+
+
 def open_transactions(database: str | None = None) -> tuple[str, ...]:
     """Return the aliases of this thread's connections that are in an atomic block; with `database`, only that one.
 

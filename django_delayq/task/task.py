@@ -49,6 +49,7 @@ from django_delayq.task.options.task_options import (
     check_options,
 )
 from django_delayq.task.options.tenant import current_tenant
+from django_delayq.task.recurring.schedules import HasSchedules
 from django_delayq.task.sensitive import Sensitive, redact
 
 P = ParamSpec("P")
@@ -56,7 +57,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Pausable, AbsentMethods, Generic[P, R]):
+class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
     """A registered function and the options of its jobs.
 
     Instances are immutable and may be shared by threads::

@@ -189,6 +189,12 @@ def next_due_us(stores: Sequence[Store]) -> int | None:
     return min([*due, *pauses, *(opens_us for opens_us in limits if opens_us is not None)], default=None)
 
 
+def next_planting_us(stores: Sequence[Store]) -> int | None:
+    """Return when the next job of a recurring schedule is planted (µs since the epoch), or None."""
+    found = [store.schedules(shard.index).next_planting_us() for store in stores for shard in store.shards]
+    return min((planting_us for planting_us in found if planting_us is not None), default=None)
+
+
 def _views(stores: Sequence[Store], state: State, now_us: int) -> list[EnqueuedJob]:
     found = [(row, store) for store in stores for row in _rows(store, state)]
     found.sort(key=lambda pair: pair[0].cursor)

@@ -49,10 +49,14 @@ class Simulator:
                             )
                     if self._promote_without_delay():
                         continue
-                    due_us = job_views.next_due_us(stores())
-                    if due_us is None or (until_us is not None and due_us > until_us):
+                    moments = [job_views.next_due_us(stores())]
+                    if until_us is not None:
+                        # Not to run all jobs: a schedule without an end would plant for ever.
+                        moments.append(job_views.next_planting_us(stores()))
+                    next_us = min((moment_us for moment_us in moments if moment_us is not None), default=None)
+                    if next_us is None or (until_us is not None and next_us > until_us):
                         return ran
-                    self._clock.now_us = due_us
+                    self._clock.now_us = max(self._clock.now_us, next_us)
         finally:
             self.is_running = False
 

@@ -80,17 +80,17 @@ class Planting:
         return len(plan.occurrences)
 
 
-def new_job(definition: Definition, occurrence_us: int, *, max_payload: int) -> UnsentJob:
-    """Return the job of an occurrence."""
-    schedule = definition.schedule
-    due_us = schedule.due_us(occurrence_us)
-    expires_after_us = schedule.expires_after_us(occurrence_us, schedule.next_after(occurrence_us))
-    expiry = definition.job.expiry
-    if expires_after_us is not None:
-        expiry = Expiry(moment_us=due_us + expires_after_us)
+def new_job(definition: Definition, occurrence_us: int | None, *, max_payload: int) -> UnsentJob:
+    """Return the job of an occurrence, or the job that a person runs by hand now."""
+    schedule, expiry, due_us = definition.schedule, definition.job.expiry, None
+    if occurrence_us is not None:
+        due_us = schedule.due_us(occurrence_us)
+        expires_after_us = schedule.expires_after_us(occurrence_us, schedule.next_after(occurrence_us))
+        if expires_after_us is not None:
+            expiry = Expiry(moment_us=due_us + expires_after_us)
     job = replace(definition.job, raw_id=next_id(), occurrence=Occurrence(schedule.name, occurrence_us), expiry=expiry)
-    job, body = encode_new(job, max_payload=max_payload, delayed=True)
-    return UnsentJob(job=job, body=body, due_us=due_us)
+    job, body = encode_new(job, max_payload=max_payload, delayed=due_us is not None)
+    return UnsentJob(job=job, body=body, due_us=due_us, cost=definition.cost, drops=definition.drops)
 
 
 def _queue_of(planted: Planted) -> str | None:

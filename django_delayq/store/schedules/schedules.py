@@ -76,12 +76,13 @@ class Schedules:
 
         Atomic, one round trip, O(log n) a schedule; with encryption one more.
         """
-        shard = self._shard
-        packed = [self._packed(definition) for definition in definitions]
+        shard, max_payload = self._shard, self._shard.config.tasks.max_payload
+        packed = [each.pack(signer=shard.signer, cipher=shard.cipher, max_payload=max_payload) for each in definitions]
         if shard.cipher.on:
             # No two encrypted texts are equal, so an unchanged definition keeps the stored one.
             for at, stored in enumerate(self.find([definition.id for definition in definitions])):
-                if stored and stored.definition == definitions[at]:
+                old, new = stored and stored.definition, definitions[at]
+                if stored and old and old.encode(max_payload=max_payload) == new.encode(max_payload=max_payload):
                     packed[at] = stored.record.definition
         args: list[Part] = []
         for definition, stored_form in zip(definitions, packed, strict=True):
@@ -100,6 +101,11 @@ class Schedules:
     def count(self) -> int:
         """Return how many there are. O(1)."""
         return int(self._shard.execute("HLEN", self._shard.keys("schedules")))
+
+    def next_planting_us(self) -> int | None:
+        """Return when the next job is planted, µs since the epoch; None if none will be. O(1)."""
+        found = self._shard.execute("ZRANGE", self._shard.keys("next_planting"), 0, 0, "WITHSCORES")
+        return int(float(found[1])) if found else None
 
     def scan(self) -> Iterator[StoredSchedule]:
         """Yield all of them in no order, in round trips of some hundred. One that changes meanwhile may come twice."""
@@ -135,10 +141,6 @@ class Schedules:
         None: there was no such schedule. Atomic, one round trip, O(log n) a schedule.
         """
         return [None if reply == 0 else reply for reply in self._shard.run(_DELETE, list(ids))]
-
-    def _packed(self, definition: Definition) -> bytes:
-        shard = self._shard
-        return definition.pack(signer=shard.signer, cipher=shard.cipher, max_payload=shard.config.tasks.max_payload)
 
     def _read(self, id: bytes, stored: bytes | None) -> StoredSchedule | None:
         return read_schedule(self._shard, id, stored)

@@ -1,0 +1,165 @@
+"""Schedule handle: one recurring schedule of a task, as it was read."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from django_delayq import runtime
+from django_delayq.clock import estimated_us, moment
+from django_delayq.exceptions import UnknownSchedule
+from django_delayq.job.ids import to_text
+from django_delayq.recurring.rule import occurrences
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.schedules.planting import new_job
+from django_delayq.store.schedules.schedules import StoredSchedule
+from django_delayq.store.store import Store, get_store
+from django_delayq.task import outbox
+from django_delayq.task.handle import JobHandle
+
+
+class ScheduledRun(NamedTuple):
+    """What became of a job of a schedule."""
+
+    #: "done", "failed" (a dead letter), "cancelled", "expired", or "skipped" (another one ran, or a limit dropped it).
+    outcome: str
+    #: How long its last attempt ran, within 0.1 %.
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleHandle:
+    """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again."""
+
+    _stored: StoredSchedule
+    backend: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name among the schedules of its task."""
+        return self._definition.schedule.name
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self._definition.job.task
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no job of it is planted, because somebody paused it, or because of its failures in a row."""
+        return self._stored.is_paused
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it is declared in code, so that the next start of a dispatcher replaces a change."""
+        return self._stored.is_declared
+
+    @property
+    def failures(self) -> int:
+        """How many of its jobs failed in a row."""
+        return self._stored.record.failures
+
+    @property
+    def runs(self) -> list[ScheduledRun]:
+        """What became of its last 20 jobs, the latest first."""
+        return [
+            ScheduledRun(run.outcome.name.lower(), timedelta(milliseconds=run.took_ms)) for run in self._stored.runs
+        ]
+
+    @property
+    def last(self) -> ScheduledRun | None:
+        """What became of its last job; None before the first one ended."""
+        return next(iter(self.runs), None)
+
+    @property
+    def last_ended_at(self) -> datetime | None:
+        """When its last job ended; aware, UTC."""
+        ended_us = self._stored.record.last_end_us
+        return moment(ended_us) if ended_us else None
+
+    @property
+    def job_id(self) -> str | None:
+        """The id of the job that waits for the next occurrence; None if none is planted."""
+        planted = self._stored.planted
+        return None if planted is None else to_text(planted, self._stored.shard)
+
+    @property
+    def running_id(self) -> str | None:
+        """The id of its running job, also while that waits for a retry; None if none runs."""
+        running = self._stored.running
+        return None if running is None else to_text(running, self._stored.shard)
+
+    def next(self, count: int = 1) -> list[datetime]:
+        """Return its next occurrences, in its time zone and without jitter; fewer if it ends. No round trip."""
+        schedule = self._definition.schedule
+        after_us = estimated_us(runtime.current().clock)
+        found = islice(occurrences(schedule, after_us=after_us), count)
+        return [moment(each).astimezone(schedule.zone or UTC) for each in found]
+
+    def refresh(self) -> "ScheduleHandle | None":
+        """Return it as it is now; None if it was deleted. One round trip."""
+        [stored] = self._store.schedules(self._stored.shard).find([self._stored.id])
+        return None if stored is None else ScheduleHandle(stored, self.backend)
+
+    def pause(self) -> bool:
+        """Plant no further job, and cancel the waiting one; a running one goes on. Returns False if it was paused.
+
+        Raises `UnknownSchedule` if it was deleted.
+        """
+        try:
+            planted = self._store.schedules(self._stored.shard).pause_schedule(self._stored.id)
+        except LookupError:
+            raise self._unknown() from None
+        if planted:
+            cancel_planted(self._store, self._stored.shard, [planted])
+        return planted is not None
+
+    def resume(self) -> bool:
+        """Plant jobs again, from the next occurrence on. Returns False if it was not paused.
+
+        Raises `UnknownSchedule` if it was deleted.
+        """
+        try:
+            return self._store.schedules(self._stored.shard).resume_schedule(self._stored.id)
+        except LookupError:
+            raise self._unknown() from None
+
+    def delete(self) -> bool:
+        """Delete it, and cancel its waiting job; a running one goes on. Returns False if it was deleted before."""
+        return delete_schedules(self._store, self._stored.shard, [self._stored.id]) == 1
+
+    def run_now(self) -> JobHandle:
+        """Enqueue one more job of it, after the commit as any other. `overlap` applies to it, the pause does not."""
+        config = self._store.config
+        draft = new_job(self._definition, None, max_payload=config.tasks.max_payload)
+        handle = JobHandle(raw_id=draft.job.raw_id, shard=self._stored.shard, draft=draft, backend=self.backend)
+        outbox.accept([handle])
+        return handle
+
+    @property
+    def _store(self) -> Store:
+        return get_store(self.backend)
+
+    @property
+    def _definition(self) -> Definition:
+        if self._stored.definition is None:
+            assert self._stored.fault is not None
+            raise self._stored.fault
+        return self._stored.definition
+
+    def _unknown(self) -> UnknownSchedule:
+        return UnknownSchedule(f"the schedule {self.name!r} of {self.task} was deleted")
+
+
+def cancel_planted(store: Store, shard: int, raw_ids: list[bytes]) -> None:
+    """Cancel waiting jobs of an earlier version of their schedules. A claim drops one that comes first."""
+    store.operations(shard).waiting_jobs.cancel([BatchJob(raw_id=raw_id) for raw_id in raw_ids])
+
+
+def delete_schedules(store: Store, shard: int, ids: list[bytes]) -> int:
+    """Delete schedules and cancel their waiting jobs; return how many there were."""
+    replies = store.schedules(shard).delete_schedules(ids)
+    if planted := [reply for reply in replies if reply]:
+        cancel_planted(store, shard, planted)
+    return sum(reply is not None for reply in replies)
