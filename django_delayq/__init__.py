@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
     from django_delayq.job.unsent import Debounce, Throttle
+    from django_delayq.recurring.declaration import Recurring
     from django_delayq.store.store import get_store
     from django_delayq.task.by_name import execute_later
     from django_delayq.task.context import current_job
@@ -25,6 +26,7 @@ __all__ = [
     "DeadLetterNow",
     "Debounce",
     "JobHandle",
+    "Recurring",
     "RetryLater",
     "RetryPolicy",
     "Snooze",
@@ -51,6 +53,7 @@ _HOMES = {
     "DeadLetterNow": "exceptions",
     "Debounce": "job.unsent",
     "JobHandle": "task.handle",
+    "Recurring": "recurring.declaration",
     "RetryLater": "exceptions",
     "RetryPolicy": "job.retry",
     "Snooze": "exceptions",

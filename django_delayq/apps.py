@@ -26,6 +26,7 @@ class DelayQConfig(AppConfig):
         register(checks.check_policies)
         register(checks.check_middleware)
         register(checks.check_modules)
+        register(checks.check_recurring)
         if settings.backends():
             # Its import adds a finder of tasks that were declared for another backend. In a worker, nothing else may
             # import it.

@@ -7,6 +7,8 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.core.checks.urls import check_url_config
 from django.core.exceptions import ImproperlyConfigured
 
+from django_delayq import runtime
+from django_delayq.clock import estimated_us
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.settings import (
@@ -18,8 +20,11 @@ from django_delayq.conf.settings import (
     read_config,
     separate_aliases,
 )
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.middleware.chain import problem_of
+from django_delayq.store.store import get_store
 from django_delayq.task import registry
+from django_delayq.task.recurring.declarations import declared_schedules, has_ended
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
@@ -94,3 +99,47 @@ def check_modules(**_: Any) -> list[CheckMessage]:
         )
         for name in registry.late()
     ]
+
+
+def check_recurring(**_: Any) -> list[CheckMessage]:
+    """Report declared recurring schedules that cannot have jobs: of an unknown task, with wrong arguments, or over."""
+    problems: list[CheckMessage] = []
+    now_us = estimated_us(runtime.current().clock)
+    for backend in (None, *separate_aliases()):
+        try:
+            store = get_store(backend)
+        except ImproperlyConfigured:
+            # The other checks report settings that cannot be read.
+            continue
+        place = place_of("RECURRING", backend)
+        for name, task, recurring in declared_schedules(store):
+            if task is None:
+                problems.append(
+                    Error(
+                        f"{place} names the task {name!r:.200}{did_you_mean(name, registry.names())}, which this store "
+                        f"does not have.",
+                        hint="Write the name of a task in tasks.py of an app. Of a task of an alias in TASKS with a "
+                        "store of its own, declare it in OPTIONS['RECURRING'] of the alias.",
+                        id="delayq.E021",
+                    )
+                )
+                continue
+            try:
+                task.check_fit(list(recurring.args), dict(recurring.kwargs or {}))
+            except TypeError as error:
+                problems.append(
+                    Error(
+                        f"The arguments of the schedule {recurring.name!r} do not fit the task {name}: {error}.",
+                        hint=f"Change args or kwargs in {place}.",
+                        id="delayq.E022",
+                    )
+                )
+            if has_ended(recurring, now_us=now_us):
+                problems.append(
+                    Warning(
+                        f"The schedule {recurring.name!r} of the task {name} has ended: its end is {recurring.end}.",
+                        hint="Take it out of the code, or give it a later end.",
+                        id="delayq.W023",
+                    )
+                )
+    return problems

@@ -22,6 +22,7 @@ from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
+from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules
 from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
@@ -206,3 +207,7 @@ def _schedule(apis: ShardApis) -> None:
     assert schedules.pause_schedule(kept)
     assert schedules.resume_schedule(kept)
     assert schedules.delete_schedules([deleted])[0]
+    by = DeclaredBy(os.urandom(8), now_us, os.urandom(16))
+    assert schedules.declare_schedules([made[1]], by=by, kept=[], after=None) == []
+    assert schedules.declare_schedules([], by=by, kept=[], after=schedules.declared_by()) == []
+    assert not schedules.is_alive(by.process)

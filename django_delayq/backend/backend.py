@@ -28,6 +28,7 @@ from django_delayq.job.job import DJANGO_TASK
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
 from django_delayq.task.options.absent_methods import AbsentMethod
+from django_delayq.task.recurring.schedules import TaskSchedules
 
 _USE_RUN_AFTER = "write task.using(run_after=…).enqueue(…), with an aware datetime or a timedelta"
 _NO_RESULT = "There is no result {!r:.100}: it was never enqueued with this backend, or is kept no longer."
@@ -50,6 +51,13 @@ class DelayQTask(Task):  # type: ignore[type-arg]
     delay_on_commit = AbsentMethod("write task.enqueue(…), and set OPTIONS['ON_COMMIT'] of its alias in TASKS")
     apply = AbsentMethod("write task.call(…), which calls the function here and now")
     enqueue_many = AbsentMethod("write a loop of task.enqueue(…)")
+
+    @property
+    def schedules(self) -> TaskSchedules:
+        """The recurring schedules of the task."""
+        backend: Any = self.get_backend()
+        schedules: TaskSchedules = backend.delayq_task(self).schedules
+        return schedules
 
     def using(self, *, delayq: Mapping[str, Any] | None = None, **changes: Any) -> Any:
         """Return a copy with other options; options that `delayq` leaves out stay."""
@@ -110,10 +118,7 @@ class DelayQBackend(BaseTaskBackend):
         """
         self.validate_task(task)
         task = _with_datetime(task)
-        delayq_task: DjangoTask[..., Any] = DjangoTask.of(
-            task, self.options_of(task), on_commit=self._valid_options.get("ON_COMMIT", False)
-        )
-        handle = delayq_task.make_job(args, kwargs)
+        handle = self.delayq_task(task).make_job(args, kwargs)
         job = handle.job
         outbox.accept([handle])
         if not handle.created or job is None:
@@ -165,6 +170,10 @@ class DelayQBackend(BaseTaskBackend):
         """Return the options that OPTIONS and the task itself give its jobs. Raises ImproperlyConfigured."""
         in_settings = self._valid_options.get("TASKS", {}).get(task.module_path, {})
         return TaskOptions.read({**in_settings, **(getattr(task, "delayq", None) or {})}, of=task.module_path)
+
+    def delayq_task(self, task: Any) -> DjangoTask[..., Any]:
+        """Return our task of Django's one, with the options of this alias. Raises ImproperlyConfigured."""
+        return DjangoTask.of(task, self.options_of(task), on_commit=self._valid_options.get("ON_COMMIT", False))
 
     def _problems(self) -> Iterator[CheckMessage]:
         of, given = f"TASKS[{self.alias!r}]['OPTIONS']", cast(Any, self.options)

@@ -62,7 +62,7 @@ class DjangoTask(Task[P, R]):
     def of(cls, source: Any, options: TaskOptions = NO_OPTIONS, *, on_commit: bool = False) -> "DjangoTask[P, R]":
         """Return the task of Django's object, which its backend must have validated.
 
-        Raises TypeError and ValueError for a key function that does not fit the task.
+        Raises TypeError and ValueError for a key function, or arguments of a schedule, that do not fit the task.
         """
         timeout, hard_timeout = options.timeout, options.hard_timeout
         run_after_us = _moment_us(source.run_after)
@@ -86,6 +86,7 @@ class DjangoTask(Task[P, R]):
             expires=None if options.expires is None else expiry_times(options.expires),
             on_expiry=options.on_expiry,
             limits=NO_TASK_LIMITS.changed(options.limit, options.cost, options.on_limit),
+            recurring=options.schedules,
             on_commit=on_commit,
             # 0: results are kept for RESULT_TTL.
             result_ttl_us=0,
@@ -96,6 +97,7 @@ class DjangoTask(Task[P, R]):
             if func is not None:
                 check_argument_function(func, task.signature, name=f"{task.name}[{option!r}]")
         task.limits.check_functions(task.signature)
+        task.check_recurring()
         return task
 
     def make_job(self, args: Any, kwargs: Any) -> JobHandle:
@@ -124,7 +126,7 @@ class DjangoTask(Task[P, R]):
             backend: Any = task_backends[self.source.backend]
             task: DjangoTask[P, R] = DjangoTask.of(self.source, backend.options_of(self.source))
             retry = get_config(self.alias or sharing_alias()).tasks.retry
-        except ImproperlyConfigured:
+        except (ImproperlyConfigured, TypeError, ValueError):
             return self
         return task if task.retry is not None else replace(task, retry=retry)
 

@@ -1,8 +1,8 @@
 """Task options: what a task of Django's can have beyond its contract, from `OPTIONS["TASKS"]` and `delayq=`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from typing import Any
 
 from django_delayq.clock import duration_us
@@ -10,6 +10,7 @@ from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.recurring.declaration import Recurring, read_recurring
 from django_delayq.task.options.argument_function import ArgumentFunction
 from django_delayq.task.options.expiry import Expires, OnExpiry, expiry_times
 from django_delayq.task.options.limits import NO_LIMITS, LimitOption, OnLimit
@@ -41,6 +42,16 @@ class TaskOptions:
     limit: LimitOption | None = None
     cost: int = 1
     on_limit: OnLimit = "wait"
+    #: Its recurring schedules: seconds or timedelta, or cron fields and their time zone, and a list of others.
+    every: float | timedelta | None = None
+    cron: str | None = None
+    tz: str | tzinfo | None = None
+    recurring: Iterable[Recurring] = ()
+
+    @property
+    def schedules(self) -> tuple[Recurring, ...]:
+        """The schedules of these four options. Raises `InvalidSchedule`."""
+        return read_recurring(every=self.every, cron=self.cron, tz=self.tz, recurring=self.recurring)
 
     @classmethod
     def read(cls, value: Any, *, of: str, is_final: bool = False) -> "TaskOptions":
@@ -76,6 +87,7 @@ class TaskOptions:
                 check_name(given, name=label(name))
         try:
             NO_LIMITS.changed(options.limit, options.cost, options.on_limit)
+            _ = options.schedules
         except (TypeError, ValueError) as error:
             raise ValueError(f"{of}: {error}") from error
         return options

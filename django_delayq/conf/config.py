@@ -14,6 +14,7 @@ from django_delayq.conf import validators
 from django_delayq.conf.limit_rules import LIMITS, NO_LIMITS, Limits
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.conf.queue_options import NO_OPTIONS, NO_QUEUES, QUEUES, QueueOptions, Queues
+from django_delayq.conf.recurring_tasks import NO_RECURRING, RECURRING, RecurringTasks
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
@@ -43,6 +44,13 @@ class TaskConfig:
         LIMITS,
         'Limits and their rules: `{"stripe": {"rate": "100/s", "burst": 20, "max_running": 5}}`; see '
         "[Limits](limits.md). Workers and dispatchers store them when they start.",
+    )
+    recurring: RecurringTasks = setting(
+        NO_RECURRING,
+        RECURRING,
+        'Recurring schedules of tasks that are not the project\'s own: `{"nightly": {"task": "shop.tasks.report", '
+        '"cron": "0 3 * * *", "tz": "Europe/Berlin", "args": ["pdf"]}}`; see [Recurring jobs](recurring.md). '
+        "Dispatchers store them when they start.",
     )
     task_modules: tuple[str, ...] = setting(
         (), validators.modules, "Modules with tasks, beside the `tasks.py` of every app."

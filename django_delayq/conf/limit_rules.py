@@ -41,7 +41,7 @@ Limits = NamedOptions[LimitRule]
 NO_LIMITS = Limits()
 
 
-def _read(label: str, options: Mapping[str, Any]) -> LimitRule:
+def _read(_name: str, label: str, options: Mapping[str, Any]) -> LimitRule:
     rate, burst, most = options.get("rate"), options.get("burst"), options.get("max_running")
     if rate is None and most is None:
         raise ValueError(f"{label} limits nothing: give it a rate, such as '100/s', or max_running")

@@ -16,10 +16,11 @@ class NamedOptions(dict[str, T]):
         return hash(frozenset(self))
 
 
-def named_options(names: str, known: Sequence[str], read: Callable[[str, Mapping[str, Any]], Any]) -> Validator:
+def named_options(names: str, known: Sequence[str], read: Callable[[str, str, Mapping[str, Any]], Any]) -> Validator:
     """Return the check of a setting. `names` is what it names, such as "queue names".
 
-    `read(label, options)` makes one entry, and raises ValueError: `label` names it in errors; all options are `known`.
+    `read(name, label, options)` makes one entry, and raises ValueError: `label` is the name as errors show it; all
+    options are `known`.
     """
 
     def read_all(value: Any) -> NamedOptions[Any]:
@@ -28,7 +29,7 @@ def named_options(names: str, known: Sequence[str], read: Callable[[str, Mapping
         return NamedOptions(
             (
                 check_name(name, name=f"the name {name!r:.80}"),
-                read(f"{name!r:.80}", _check(f"{name!r:.80}", options, known)),
+                read(name, f"{name!r:.80}", _check(f"{name!r:.80}", options, known)),
             )
             for name, options in value.items()
         )

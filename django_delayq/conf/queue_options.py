@@ -34,7 +34,7 @@ Queues = NamedOptions[QueueOptions]
 NO_OPTIONS, NO_QUEUES = QueueOptions(), Queues()
 
 
-def _read(label: str, options: Mapping[str, Any]) -> QueueOptions:
+def _read(_name: str, label: str, options: Mapping[str, Any]) -> QueueOptions:
     fair, most = options.get("fair", False), options.get("max_waiting")
     if not isinstance(fair, bool):
         raise ValueError(f"{label}['fair'] must be True or False, got {fair!r:.80}")

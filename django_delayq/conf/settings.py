@@ -177,6 +177,8 @@ def read_alias(alias: str) -> tuple[Config | None, list[Error]]:
     if alias == _sharing(ours):
         given |= {key: own[key] for key in OWN_KEYS if key in own}
     else:
+        # These are schedules of the store of DELAYQ.
+        given.pop("RECURRING", None)
         prefix = {"PREFIX": f"{given.get('PREFIX', 'delayq')}-{quote(alias, safe='')}"}
         given |= {**prefix, **_delayq_keys(own), **overrides, **(prefix if "PREFIX" in overrides else {})}
     return read_config(given, own=own, of=f"TASKS[{alias!r}]['OPTIONS']")

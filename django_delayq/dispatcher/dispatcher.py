@@ -13,6 +13,7 @@ from time import monotonic, time_ns
 from typing import Any
 
 from django_delayq.clock import SECOND_US, estimated_us
+from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.dispatcher.planter import Planter
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, error_class, kind_of_fault
@@ -76,10 +77,18 @@ class Dispatcher(Runnable):
     kind = "dispatcher"
 
     def __init__(
-        self, shard: Shard, promotion: Promotion, *, metrics: MetricsBuffer | None = None, emit: Emit = emitter.emit
+        self,
+        shard: Shard,
+        promotion: Promotion,
+        *,
+        declarer: Declarer | None = None,
+        metrics: MetricsBuffer | None = None,
+        emit: Emit = emitter.emit,
     ) -> None:
         self._shard = shard
         self._promotion = promotion
+        #: None in tests of projects, which declare when they want to.
+        self._declarer = declarer
         self._emit = emit
         #: Queues for the next promotion, as the last one returned them.
         self._queues: Sequence[str] = ()
@@ -138,9 +147,11 @@ class Dispatcher(Runnable):
     def promote(self) -> PromotionResult:
         """Promote due jobs and reclaim expired leases.
 
-        One round trip; two if a queue is due that the last call did not return; more if leases have expired, or if
-        jobs of recurring schedules are to be planted.
+        One round trip; two if a queue is due that the last call did not return; more if leases have expired, if jobs of
+        recurring schedules are to be planted, and once a minute to see who declared these schedules.
         """
+        if self._declarer is not None:
+            self._declarer.step()
         promoted = self._promotion.promote(self._queues)
         if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
             self._dropped += promoted.trimmed

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig, longest_wait_us
+from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter
@@ -12,6 +13,7 @@ from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Promotion
+from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.worker.claiming.prefetch import PrefetchPolicy
 from django_delayq.worker.pools.base import Pool
@@ -29,10 +31,17 @@ def dispatchers(store: Store) -> Served:
     """Return a dispatcher for each shard."""
     served = Served([], [])
     for shard in store.shards:
-        dispatcher = Dispatcher(shard, Promotion(shard))
+        dispatcher = make_dispatcher(store, shard)
         served.services.append(Service(dispatcher, name=f"Dispatcher of {shard.label}"))
         served.reporters.append(ProcessReporter(ProcessReports(shard), dispatcher))
     return served
+
+
+def make_dispatcher(store: Store, shard: Shard, metrics: MetricsBuffer | None = None) -> Dispatcher:
+    """Return a dispatcher of a shard, which also stores the declared recurring schedules."""
+    promotion = Promotion(shard)
+    declarer = Declarer(store, shard, process=promotion.dispatcher_id)
+    return Dispatcher(shard, promotion, declarer=declarer, metrics=metrics)
 
 
 def workers(store: Store, config: WorkerConfig, pool: Pool, shutdown: Shutdown, *, drain: bool = False) -> Served:
@@ -44,7 +53,7 @@ def workers(store: Store, config: WorkerConfig, pool: Pool, shutdown: Shutdown, 
             shard=shard,
             config=config,
             pool=pool,
-            dispatcher=Dispatcher(shard, Promotion(shard), metrics=metrics),
+            dispatcher=make_dispatcher(store, shard, metrics),
             metrics=metrics,
             sweep_us=store.config.dispatcher.sweep_us,
             drain=drain,

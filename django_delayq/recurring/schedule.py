@@ -23,6 +23,8 @@ CatchUp = Literal["none", "last", "all"]
 _LONGEST_WINDOW_US = HOUR_US
 #: The next job is planted in the first tenth of the time to its occurrence.
 _PLANTED_WITHIN = 10
+#: Most bytes of a name.
+_MAX_NAME = 200
 
 
 #: Key, field and default of what is stored only if it is not the default.
@@ -89,8 +91,7 @@ class Schedule:
                 raise InvalidSchedule(
                     f"{name} must be one of {', '.join(map(repr, get_args(known)))}, got {value!r:.80}"
                 )
-        if type(self.name) is not str:
-            raise InvalidSchedule(f"the name must be a string, got {self.name!r:.80}")
+        check_schedule_name(self.name)
 
     def next_after(self, after_us: int) -> int | None:
         """Return the first occurrence after a moment (µs since the epoch); None if there is none any more."""
@@ -132,6 +133,13 @@ class Schedule:
         """Return a number from 0 to 1, below 1, by the name."""
         digest = blake2b(self.name.encode("utf-8", "surrogatepass"), digest_size=6, person=of.encode()).digest()
         return int.from_bytes(digest) / 2**48
+
+
+def check_schedule_name(name: Any) -> str:
+    """Return the name of a schedule if it is text of 1 to 200 bytes. Raises `InvalidSchedule`."""
+    if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _MAX_NAME:
+        raise InvalidSchedule(f"the name of a schedule must be text of 1 to {_MAX_NAME} bytes, got {name!r:.80}")
+    return name
 
 
 def make_schedule(

@@ -94,6 +94,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "id of a recurring schedule -> when (µs) a dispatcher plants its next job; not while it is paused, nor after "
         "its last occurrence",
     ),
+    "declared_by": (
+        "string",
+        "who declared recurring schedules last: dispatcher (8 bytes), its start (8, µs), digest of what it declared "
+        "(16), then the id of each of these schedules (8)",
+    ),
     "paused_tasks": ("hash", "digest of a task -> `<moment in µs> <who paused it>`, a byte 255 and its name"),
     "tenant_jobs": (
         "zset",

@@ -1,10 +1,12 @@
 """Records: what scripts store and Python reads. A short or foreign record reads as empty, never as an error."""
 
+from dataclasses import dataclass
 from struct import Struct
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 #: What the head of a schedule's record is in Lua.
 _SCHEDULE_HEAD = Struct(">BBBBIQ12sQQ12sB")
+_DECLARED_BY = Struct(">8sQ16s")
 
 
 class ClaimRecord(NamedTuple):
@@ -139,6 +141,28 @@ class ScheduleRecord(NamedTuple):
             for at in range(start, min(end, len(stored) - 2), 3)
         ]
         return cls._make([*fields, tuple(outcomes), stored[end:]])
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredBy:
+    """What `declared_by` holds of the process whose declarations of recurring schedules apply."""
+
+    SIZE: ClassVar[int] = _DECLARED_BY.size
+    #: The code of a dispatcher, or of one in a worker.
+    process: bytes
+    #: When that process started, µs since the epoch.
+    started_us: int
+    #: A digest of what it declared, 16 bytes.
+    digest: bytes
+
+    def pack(self) -> bytes:
+        """Return its 32 bytes."""
+        return _DECLARED_BY.pack(self.process, self.started_us, self.digest)
+
+    @classmethod
+    def unpack(cls, stored: bytes) -> Self | None:
+        """Read its bytes; None if there are too few."""
+        return cls(*_DECLARED_BY.unpack(stored)) if len(stored) == _DECLARED_BY.size else None
 
 
 def _duration_ms(packed: int) -> int:

@@ -36,8 +36,10 @@ from django_delayq.store.shard import Shard
 class Store:
     """The shards of one backend, and the APIs for producers and the admin. Thread-safe; opens nothing by itself."""
 
-    def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
+    def __init__(self, config: Config, *, alias: str | None = None, clock: Clock | None = None) -> None:
         self.config = config
+        #: Its alias in TASKS; None: it is the store of DELAYQ.
+        self.alias = alias
         #: Made here, so that a command without SECRET_KEY fails at its start.
         self.signer = BodySigner(on=config.sign)
         self.cipher = Cipher(on=config.encrypt, secrets=config.encryption_keys)
@@ -232,7 +234,7 @@ def _store_of(backend: str) -> Store:
     if backend not in _stores:
         with _lock:
             if backend not in _stores:
-                _stores[backend] = Store(get_config(backend))
+                _stores[backend] = Store(get_config(backend), alias=backend)
     return _stores[backend]
 
 

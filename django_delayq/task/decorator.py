@@ -1,8 +1,8 @@
 """Decorator: `@delayed_task` makes a task of a function and registers it."""
 
 import inspect
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta, tzinfo
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -13,8 +13,9 @@ from django_delayq.clock import duration_us
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.recurring.declaration import Recurring, read_recurring
 from django_delayq.task import registry
-from django_delayq.task.arguments import signature
+from django_delayq.task.arguments import check_arguments, signature
 from django_delayq.task.options.argument_function import ArgumentFunction, check_argument_function
 from django_delayq.task.options.expiry import Expires, OnExpiry, expiry_times
 from django_delayq.task.options.limits import NO_LIMITS, LimitOption, OnLimit
@@ -114,6 +115,10 @@ def delayed_task(
     limit: LimitOption | None = ...,
     cost: int = ...,
     on_limit: OnLimit = ...,
+    every: float | timedelta | None = ...,
+    cron: str | None = ...,
+    tz: str | tzinfo | None = ...,
+    recurring: Iterable[Recurring] = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -142,6 +147,10 @@ def delayed_task(
     limit: LimitOption | None = None,
     cost: int = 1,
     on_limit: OnLimit = "wait",
+    every: float | timedelta | None = None,
+    cron: str | None = None,
+    tz: str | tzinfo | None = None,
+    recurring: Iterable[Recurring] = (),
     **others: Any,
 ) -> Any:
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
@@ -160,6 +169,8 @@ def delayed_task(
     seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends as expired, or as
     a dead letter with `on_expiry="dead"`. `limit` names the limits of DELAYQ["LIMITS"] under which its jobs run; `cost`
     and `on_limit` are as in `using()`. The value of a limit may be a function of the arguments.
+    A task with `every` (seconds or a timedelta) or `cron` (fields in the time zone `tz`, by default TIME_ZONE) gets a
+    job at each of these times; `recurring` lists more such schedules, with names, arguments and options.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -179,6 +190,9 @@ def delayed_task(
             check_argument_function(each, signature(func), name=name_of_option)
         limits = NO_LIMITS.changed(limit, cost, on_limit)
         limits.check_functions(signature(func))
+        schedules = read_recurring(every=every, cron=cron, tz=tz, recurring=recurring)
+        for schedule in schedules:
+            check_arguments(list(schedule.args), dict(schedule.kwargs or {}), show_keys=not hidden)
         task = (SensitiveTask if hidden else Task)(
             func=func,
             name=name or f"{func.__module__}.{func.__qualname__}",
@@ -202,7 +216,9 @@ def delayed_task(
             expires=None if expires is None else expiry_times(expires),
             on_expiry=on_expiry,
             limits=limits,
+            recurring=schedules,
         )
+        task.check_recurring()
         registry.register(task)
         return task
 

@@ -70,6 +70,7 @@ CALLS = {
     "pause_schedule": "HGET HLEN HSET TIME ZCARD ZREM",
     "resume_schedule": "DEL GET HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZREM",
     "delete_schedules": "HDEL HGET HLEN TIME ZCARD ZREM",
+    "declare_schedules": "DEL GET HDEL HEXISTS HGET HLEN HSET LLEN RPUSH SET TIME ZADD ZCARD ZREM",
     "plant": PUT + "ZSCORE",
 }
 #: Commands that no role may run, whatever its scripts need.

@@ -146,6 +146,8 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
         "logs.py",
         # It imports the project's classes.
         "middleware/chain.py",
+        # It runs the project's middlewares and functions of arguments.
+        "task/recurring/declarations.py",
         "processes/service.py",
         "signals.py",
         # Coroutines wait for its answer without a timeout.

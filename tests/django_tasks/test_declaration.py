@@ -12,8 +12,10 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from redis import Redis
 
-from django_delayq import RetryPolicy
+from django_delayq import Recurring, RetryPolicy, get_store
 from django_delayq.conf import exception_classes
+from django_delayq.job.job import DJANGO_TASK
+from django_delayq.task.recurring.declarations import make_declarations
 from tests.django_tasks.compat import InvalidTask, default_task_backend
 from tests.django_tasks.conftest import with_options
 from tests.sample_app import django_tasks
@@ -115,3 +117,34 @@ def test_absent_methods_are_no_part_of_djangos_dataclass() -> None:
     assert not set(METHODS) & {*task.__dataclass_fields__, *dict(inspect.getmembers(task))}
     assert pickle.loads(pickle.dumps(task)) == task == task.using(priority=0)
     assert "delay" not in repr(task).replace("delayq", "").replace("DelayQ", "")
+
+
+def test_options_declare_recurring_schedules(tasks_settings: Any) -> None:
+    options = {"cron": "0 3 * * *", "recurring": [Recurring("hourly", every=3_600, args=["a"])]}
+    with_options(tasks_settings, TASKS={django_tasks.fail.module_path: options})
+    found = make_declarations(get_store(), 0).definitions
+    assert sorted((each.schedule.name, each.job.args, each.job.kind) for each in found) == [
+        ("default", [], DJANGO_TASK),
+        ("hourly", ["a"], DJANGO_TASK),
+    ]
+    assert not default_task_backend.check()
+
+
+def test_schedules_that_do_not_fit_are_reported(tasks_settings: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"every": 60}})
+    (problem,) = default_task_backend.check()
+    assert problem.id == "delayq.E013"
+    assert "the arguments of the schedule 'default' do not fit the task" in problem.msg
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"cron": "0 3 * *"}})
+    (problem,) = default_task_backend.check()
+    assert "cron='0 3 * *' cannot be read" in problem.msg
+    # Nothing is declared, and nothing fails.
+    assert make_declarations(get_store(), 0).definitions == []
+
+
+def test_schedules_are_set_at_run_time(tasks_settings: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"timeout": 60}})
+    django_tasks.add.schedules.set("digest:42", every=60, args=[1])
+    found = django_tasks.add.schedules.get("digest:42")
+    assert (found.name, found.task) == ("digest:42", django_tasks.add.module_path)
+    assert found.delete()

@@ -98,6 +98,43 @@ local function start_version(now, schedule)
   if schedule.flags % 2 == 0 then plan(schedule, now) end
 end
 
+local function is_declared(schedule)
+  return schedule and schedule.flags % 4 - schedule.flags % 2 == IS_DECLARED
+end
+
+-- Stores a schedule, or replaces one that differs; `declared` = 1: it is declared in code. A job of an earlier version that
+-- has not begun does not begin any more; if its time has come, the new version has that occurrence again. Returns the id of
+-- the waiting job that the caller cancels ('' = there is none).
+local function set_schedule(now, id, declared, overlap, pause_after, definition)
+  local schedule, flags = read_schedule(id), declared * IS_DECLARED
+  local is_equal = schedule and schedule.flags % 4 - schedule.flags % 2 == flags and schedule.overlap == overlap
+    and schedule.pause_after == pause_after and schedule.definition == definition
+  if is_equal then return '' end
+  schedule = schedule or {
+    id = id, flags = 0, failures = 0, version = 0, planted = NO_JOB, last_start = 0, last_end = 0, running = NO_JOB,
+    outcomes = '',
+  }
+  local waiting = schedule.planted
+  if waiting == NO_JOB or redis.call('HEXISTS', jobs, waiting) == 0 then
+    waiting, schedule.occurrence = '', now
+  else
+    schedule.occurrence = schedule.occurrence <= now and schedule.occurrence - 1 or now
+  end
+  schedule.flags = schedule.flags % 2 + flags
+  schedule.overlap, schedule.pause_after, schedule.definition = overlap, pause_after, definition
+  start_version(now, schedule)
+  return waiting
+end
+
+-- Deletes a schedule. Returns the id of the waiting job that the caller cancels ('' = there may be none), or 0 = there was
+-- no such schedule.
+local function delete_schedule(id)
+  local schedule = read_schedule(id)
+  local existed = redis.call('HDEL', schedules, id)
+  redis.call('ZREM', next_planting, id)
+  return schedule and (schedule.planted ~= NO_JOB and schedule.planted or '') or existed == 1 and '' or 0
+end
+
 -- How long a job ran as two bytes: 5 bits of exponent, 11 bits of milliseconds.
 local function pack_duration(us)
   local ms, exponent = math.max(0, math.floor(us / 1000)), 0

@@ -4,22 +4,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django_delayq.clock import SECOND_US, estimated_us
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.run import Run, RunOutcome
 from django_delayq.recurring.schedule import CatchUp, Overlap
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
-from django_delayq.store.records import ScheduleRecord
+from django_delayq.store.records import DeclaredBy, ScheduleRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.shard import Shard
 
-_SET, _DELETE = Script("set_schedules"), Script("delete_schedules")
+_SET, _DECLARE, _DELETE = Script("set_schedules"), Script("declare_schedules"), Script("delete_schedules")
 _PAUSE, _RESUME = Script("pause_schedule"), Script("resume_schedule")
 #: Most schedules in one call.
 BATCH = 250
 #: Flags of a record.
 PAUSED, DECLARED, UNREADABLE = 1, 2, 4
 _NO_JOB = bytes(12)
+#: Most µs since a living dispatcher was seen: it promotes every few seconds, and reports every 15 s.
+_SILENT_US = 60 * SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +74,42 @@ class Schedules:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def set_schedules(self, definitions: Sequence[Definition], *, declared: bool = False) -> list[bytes]:
+    def set_schedules(self, definitions: Sequence[Definition]) -> list[bytes]:
         """Store up to 250 schedules, or change those that differ; return the ids of waiting jobs to cancel.
 
-        Atomic, one round trip, O(log n) a schedule; with encryption one more.
+        Atomic, one round trip, O(log n) a schedule; with encryption one more. Raises `InvalidSchedule` for one that is
+        declared in code.
         """
+        reply = self._shard.run(_SET, self._arguments(definitions))
+        if isinstance(reply, int):
+            raise _declared(definitions[reply - 1].schedule.name)
+        return [each for each in reply if each]
+
+    def declare_schedules(
+        self, definitions: Sequence[Definition], *, by: DeclaredBy, kept: Sequence[bytes], after: DeclaredBy | None
+    ) -> list[bytes] | None:
+        """Store what the code of a process declares, and delete what it does not declare any more.
+
+        Returns the ids of waiting jobs to cancel. `kept` are ids of schedules that stay as they are. `after` is what
+        `declared_by()` returned; None is returned if another process has declared since. Atomic, one round trip,
+        O(log n) a schedule; with encryption one more.
+        """
+        head: list[Part] = [b"" if after is None else after.pack(), by.pack(), b"".join(kept)]
+        reply = self._shard.run(_DECLARE, head + self._arguments(definitions))
+        return None if reply == 0 else list(reply)
+
+    def declared_by(self) -> DeclaredBy | None:
+        """Return whose declarations apply; None if nobody has declared anything. One round trip."""
+        key = self._shard.keys("declared_by")
+        return DeclaredBy.unpack(self._shard.execute("GETRANGE", key, 0, DeclaredBy.SIZE - 1))
+
+    def is_alive(self, process: bytes) -> bool:
+        """Return whether a dispatcher was seen within the last minute. One round trip."""
+        seen = self._shard.execute("ZSCORE", self._shard.keys("dispatchers"), process)
+        return seen is not None and estimated_us(self._shard.clock) - float(seen) < _SILENT_US
+
+    def _arguments(self, definitions: Sequence[Definition]) -> list[Part]:
+        """Return the arguments of a script for schedules to store."""
         shard, max_payload = self._shard, self._shard.config.tasks.max_payload
         packed = [each.pack(signer=shard.signer, cipher=shard.cipher, max_payload=max_payload) for each in definitions]
         if shard.cipher.on:
@@ -88,8 +122,8 @@ class Schedules:
         for definition, stored_form in zip(definitions, packed, strict=True):
             schedule = definition.schedule
             overlap = overlap_number(schedule.overlap, schedule.catch_up)
-            args += (definition.id, int(declared), overlap, schedule.pause_after or 0, stored_form)
-        return [each for each in shard.run(_SET, args) if each]
+            args += (definition.id, overlap, schedule.pause_after or 0, stored_form)
+        return args
 
     def find(self, ids: Sequence[bytes]) -> list[StoredSchedule | None]:
         """Return the schedules of these ids; None for each that does not exist, or is damaged. One round trip."""
@@ -138,9 +172,14 @@ class Schedules:
     def delete_schedules(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """Delete up to 250 schedules; return for each the id of the waiting job to cancel, b"" for none.
 
-        None: there was no such schedule. Atomic, one round trip, O(log n) a schedule.
+        None: there was no such schedule. Atomic, one round trip, O(log n) a schedule. Raises `InvalidSchedule` for one
+        that is declared in code.
         """
-        return [None if reply == 0 else reply for reply in self._shard.run(_DELETE, list(ids))]
+        replies = self._shard.run(_DELETE, list(ids))
+        if isinstance(replies, int):
+            stored = self.find([ids[replies - 1]])[0]
+            raise _declared(stored.definition.schedule.name if stored and stored.definition else "")
+        return [None if reply == 0 else reply for reply in replies]
 
     def _read(self, id: bytes, stored: bytes | None) -> StoredSchedule | None:
         return read_schedule(self._shard, id, stored)
@@ -159,6 +198,12 @@ def read_schedule(shard: Shard, id: bytes, stored: bytes | None) -> StoredSchedu
     except InvalidSchedule as error:
         return StoredSchedule(**facts, definition=None, fault=error)
     return StoredSchedule(**facts, definition=definition)
+
+
+def _declared(name: str) -> InvalidSchedule:
+    return InvalidSchedule(
+        f"the schedule {name!r} is declared in code: change it there, pause it, or take another name"
+    )
 
 
 def overlap_number(overlap: Overlap, catch_up: CatchUp) -> int:

@@ -1,7 +1,7 @@
 """Task schedules: `task.schedules`, the recurring schedules of one task."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
@@ -12,10 +12,10 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq import runtime
 from django_delayq.clock import estimated_us
 from django_delayq.conf.settings import default_time_zone, get_config
-from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import InvalidSchedule, UnknownSchedule
 from django_delayq.job.ids import shard_of
-from django_delayq.recurring.schedule import CatchUp, Overlap, make_schedule
+from django_delayq.recurring.declaration import Recurring
+from django_delayq.recurring.schedule import CatchUp, Overlap, check_schedule_name, make_schedule
 from django_delayq.store.digests import schedule_id
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import BATCH, StoredSchedule
@@ -69,7 +69,7 @@ class TaskSchedules:
         commit. Raises what `set()` raises; earlier batches are stored by then, but not in a transaction.
         """
         waits = outbox.open_transactions(self._task.database) if self._on_commit else ()
-        made = map(self._define, schedules)
+        made = map(self.define, schedules)
         if waits:
             found = list(made)
             outbox.after_commit(waits, partial(self._store_all, found))
@@ -79,12 +79,12 @@ class TaskSchedules:
     def get(self, name: str) -> ScheduleHandle | None:
         """Return the schedule of a name, None if there is none. One round trip."""
         id, shard = self._place(name)
-        [stored] = get_store(self._backend).schedules(shard).find([id])
-        return None if stored is None else ScheduleHandle(stored, self._backend)
+        [stored] = get_store(self.backend).schedules(shard).find([id])
+        return None if stored is None else ScheduleHandle(stored, self.backend)
 
     def delete(self, *names: str) -> int:
         """Delete schedules, and cancel their waiting jobs; return how many there were. Running jobs go on."""
-        store, deleted = get_store(self._backend), 0
+        store, deleted = get_store(self.backend), 0
         for shard, ids in _by_shard(map(self._place, names)):
             deleted += delete_schedules(store, shard, ids)
         return deleted
@@ -102,11 +102,11 @@ class TaskSchedules:
 
         Those that this process cannot read are left out.
         """
-        store = get_store(self._backend)
+        store = get_store(self.backend)
         for shard in range(store.config.shards):
             for stored in store.schedules(shard).scan():
                 if self._owns(stored) and stored.definition and stored.definition.schedule.name.startswith(prefix):
-                    yield ScheduleHandle(stored, self._backend)
+                    yield ScheduleHandle(stored, self.backend)
 
     def _owns(self, stored: StoredSchedule) -> bool:
         return stored.definition is not None and stored.definition.job.task == self._task.name
@@ -117,8 +117,8 @@ class TaskSchedules:
         return found
 
     @sensitive_variables()
-    def _define(self, options: Mapping[str, Any]) -> Definition:
-        """Return the definition of a mapping of `set_many()`."""
+    def define(self, options: Mapping[str, Any]) -> Definition:
+        """Return the definition of a mapping of `set_many()`. Raises what `set()` raises. No round trip."""
         given = dict(options)
         name, args, kwargs = given.pop("name", None), given.pop("args", ()), given.pop("kwargs", None)
         _, shard = self._place(name)
@@ -128,7 +128,7 @@ class TaskSchedules:
         # A schedule has its own rule against doubles.
         task = replace(self._task, key=None, key_of=None, unique="keep", until="finish", delay_us=None, due_us=None)
         draft = task._make(list(args), dict(kwargs or {})).draft
-        if draft.job.limits and get_config(self._backend).shards > 1:
+        if draft.job.limits and get_config(self.backend).shards > 1:
             raise InvalidSchedule(
                 f"the jobs of the schedule {name!r:.80} have limits; with SHARDS > 1 these are kept in the shard of "
                 f"their value, and a schedule in that of its name. Let its job enqueue another one that has them"
@@ -137,7 +137,7 @@ class TaskSchedules:
 
     def _store_all(self, definitions: Iterable[Definition]) -> int:
         """Store definitions in batches; cancel the jobs that waited for those that are replaced."""
-        store, batches, number = get_store(self._backend), dict[int, list[Definition]](), 0
+        store, batches, number = get_store(self.backend), dict[int, list[Definition]](), 0
 
         def flush(shard: int) -> None:
             if planted := store.schedules(shard).set_schedules(batches.pop(shard)):
@@ -155,26 +155,44 @@ class TaskSchedules:
 
     def _place(self, name: Any) -> tuple[bytes, int]:
         """Return the id and the shard of a schedule. Raises ValueError for a wrong name."""
-        id = schedule_id(self._task.name, check_name(name, name="the name of a schedule"))
-        return id, shard_of(id, get_config(self._backend).shards)
+        id = schedule_id(self._task.name, check_schedule_name(name))
+        return id, shard_of(id, get_config(self.backend).shards)
 
     @property
-    def _backend(self) -> str | None:
+    def backend(self) -> str | None:
+        """The alias in TASKS whose store has them; None: the store of DELAYQ."""
         return getattr(self._task, "alias", None)
 
     @property
     def _on_commit(self) -> bool:
-        default = get_config(self._backend).tasks.on_commit
+        default = get_config(self.backend).tasks.on_commit
         return default if self._task.on_commit is None else self._task.on_commit
 
 
+@dataclass(frozen=True, kw_only=True)
 class HasSchedules:
     """What all tasks have; a base of `Task`."""
+
+    #: The schedules that its declaration names.
+    # Not compared: their arguments may be lists, which have no hash.
+    recurring: tuple[Recurring, ...] = field(default=(), compare=False)
 
     @property
     def schedules(self) -> TaskSchedules:
         """The recurring schedules of the task."""
         return TaskSchedules(self)
+
+    def check_recurring(self) -> None:
+        """Raise TypeError, which names the schedule, if the function does not take the arguments of one."""
+        for each in self.recurring:
+            try:
+                self.check_fit(list(each.args), dict(each.kwargs or {}))
+            except TypeError as error:
+                raise TypeError(f"the arguments of the schedule {each.name!r} do not fit the task: {error}") from None
+
+    def check_fit(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError if the function does not accept the arguments."""
+        raise NotImplementedError
 
 
 def _by_shard(places: Iterable[tuple[bytes, int]]) -> Iterator[tuple[int, list[bytes]]]:

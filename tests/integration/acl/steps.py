@@ -1,5 +1,6 @@
 """Steps: every call of the store, made by one role on a server with a user per role."""
 
+import os
 from collections.abc import Callable
 from hashlib import sha256
 from time import monotonic
@@ -8,11 +9,13 @@ from typing import Any
 from redis import Redis
 
 from django_delayq.conf.limit_rules import LimitRule
-from django_delayq.job.job import LimitUse, State
+from django_delayq.dispatcher.planter import Planter
+from django_delayq.job.job import Job, LimitUse, State
 from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.job.unsent import Throttle
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
@@ -23,6 +26,10 @@ from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
+from django_delayq.store.records import DeclaredBy
+from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.task.recurring.handle import cancel_planted
 from django_delayq.testing.local_redis import LocalRedisServer
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
@@ -367,6 +374,44 @@ def check_consistency(role: ShardApis, every: ShardApis) -> Any:
     return found
 
 
+def change_schedules(role: ShardApis, every: ShardApis) -> Any:
+    kept, deleted = definition(role), definition(role)
+    schedules = Schedules(role.store._producer_shards[0])
+    schedules.set_schedules([kept, deleted])
+    assert schedules.pause_schedule(kept.id) == b""
+    assert schedules.resume_schedule(kept.id)
+    return schedules.delete_schedules([deleted.id]) == [b""]
+
+
+def read_schedules(role: ShardApis, every: ShardApis) -> Any:
+    made = definition(role)
+    Schedules(every.shard).set_schedules([made])
+    schedules = Schedules(role.store._producer_shards[0])
+    return schedules.count() == len(list(schedules.scan())) and schedules.find([made.id])
+
+
+def plant(role: ShardApis, every: ShardApis) -> Any:
+    Schedules(every.shard).set_schedules([definition(role)])
+    return Planter(role.shard).plant(every.promote().schedules, now_us=role.clock.now_us)
+
+
+def declare_schedules(role: ShardApis, every: ShardApis) -> Any:
+    schedules, by = Schedules(role.shard), DeclaredBy(os.urandom(8), 1, os.urandom(16))
+    made = definition(role)
+    assert schedules.declare_schedules([made], by=by, kept=[], after=schedules.declared_by()) == []
+    plant(every, every)
+    assert not schedules.is_alive(by.process)
+    [job] = schedules.declare_schedules([], by=by, kept=[], after=by) or []
+    cancel_planted(role.store, 0, [job])
+    return Schedules(every.shard).count()
+
+
+def definition(apis: ShardApis) -> Definition:
+    """Return a new schedule of an hour."""
+    job = Job(raw_id=b"", shard=0, task="shop.tasks.remind", queue="default")
+    return Definition(make_schedule(os.urandom(8).hex(), every=3_600, now_us=apis.clock.now_us), job)
+
+
 STEPS: dict[str, Step] = {
     step.__name__: step
     for step in (
@@ -415,29 +460,35 @@ STEPS: dict[str, Step] = {
             find_tenants,
             find_limits,
             add_to_forward_stream,
+            *(change_schedules, read_schedules, plant, declare_schedules),
         ),
     )
 }
-_PRODUCER = "enqueue cancel cancel_kept stop reschedule find ended holder check_shards wait"
-_DISPATCHER = "report promote let_in read_expired reclaim listen set_limits check_server check_shards"
-_VIEW = "find holder page read_queues dashboard server find_tenants find_limits"
+_PRODUCER = (
+    "enqueue cancel cancel_kept stop reschedule find ended holder check_shards wait change_schedules read_schedules"
+)
+_DISPATCHER = (
+    "report promote let_in read_expired reclaim listen set_limits check_server check_shards plant declare_schedules"
+)
+_VIEW = "find holder page read_queues dashboard server find_tenants find_limits read_schedules"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
     "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat use_limit listen_for_stops "
     "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet pause_task pause_tenant",
+    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet pause_task pause_tenant "
+    "change_schedules",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "requeue read_served_queues",
+    "producer": "requeue read_served_queues plant",
     "dispatcher": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify heartbeat "
-    "use_limit read_served_queues",
-    "worker": "move requeue discard",
+    "use_limit read_served_queues change_schedules",
+    "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
-    "action": "enqueue ended let_in set_limits use_limit read_served_queues check_shards check_server",
+    "action": "enqueue ended let_in set_limits use_limit read_served_queues check_shards check_server plant",
     "check": "find ended holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

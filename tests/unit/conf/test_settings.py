@@ -17,11 +17,13 @@ from django_delayq.conf import settings as conf
 from django_delayq.conf.config import AdminConfig, Config
 from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.conf.queue_options import NO_OPTIONS, QueueOptions
+from django_delayq.conf.recurring_tasks import RecurringTask
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.settings import drop_config, get_config, on_config_dropped, read_config
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import UnknownQueue
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.recurring.declaration import Recurring
 
 #: No deadline for an example: the machine may be busy.
 patient = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +40,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "ENCRYPTION_KEYS": ("encryption_keys", ()),
     "QUEUES": ("tasks.queues", {}),
     "LIMITS": ("tasks.limits", {}),
+    "RECURRING": ("tasks.recurring", {}),
     "TASK_MODULES": ("tasks.task_modules", ()),
     "MIDDLEWARE": ("tasks.middleware", ()),
     "ON_COMMIT": ("tasks.on_commit", True),
@@ -95,6 +98,11 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("LIMITS", {"a": {"rate": "2/d", "burst": 2}}, {"a": LimitRule(interval_us=DAY_US / 2, burst=2)}),
         ("LIMITS", {"ä/1": {"max_running": 3}}, {"ä/1": LimitRule(max_running=3)}),
         ("LIMITS", {}, {}),
+        (
+            "RECURRING",
+            {"a": {"task": "shop.report", "every": 60, "args": [1]}},
+            {"a": RecurringTask(task="shop.report", recurring=Recurring("a", every=60, args=[1]))},
+        ),
         ("ADMIN", {"READ_ONLY": True, "VIEW_PERMISSION": "a.b"}, AdminConfig(read_only=True, view_permission="a.b")),
         ("ADMIN", {"REDACT": "iban"}, AdminConfig(redact=re.compile("iban", re.IGNORECASE))),
         ("TASK_MODULES", ["shop.jobs"], ("shop.jobs",)),
@@ -174,6 +182,13 @@ NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
         *(("LIMITS", {"a": {"rate": "5/s", "burst": burst}}) for burst in (0, True, "5", 10**7)),
         ("LIMITS", {"a": {"max_running": 1, "burst": 5}}),
         ("LIMITS", {"a": {"rate": "5/s", "bust": 5}}),
+        *(
+            ("RECURRING", given)
+            for given in (None, ["a"], {"": {}}, {"a": None}, {"a": {"every": 5}}, {"a": {"task": "shop.report"}})
+        ),
+        *(("RECURRING", {"a": {"task": task, "every": 5}}) for task in (None, "", 5, ["shop.report"])),
+        ("RECURRING", {"a": {"task": "shop.report", "every": 0}}),
+        ("RECURRING", {"a": {"task": "shop.report", "crom": "* * * * *"}}),
         ("TASK_MODULES", "shop.jobs"),
         ("TASK_MODULES", None),
         ("TASK_MODULES", 5),

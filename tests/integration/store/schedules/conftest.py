@@ -1,6 +1,6 @@
 """The APIs of a shard with its recurring schedules, at a moment at which an hour begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import make_schedule
+from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules, StoredSchedule
 from tests.shard_apis import HOUR, ShardApis, settlement
@@ -35,11 +36,18 @@ class ScheduledApis:
         job = Job(raw_id=b"", shard=self.apis.shard.index, task=TASK, queue=queue, args=list(args))
         return Definition(schedule, job)
 
-    def set(self, *definitions: Definition, declared: bool = False) -> None:
+    def set(self, *definitions: Definition) -> None:
         """Store schedules, and cancel the jobs that they had."""
-        to_cancel = self.schedules.set_schedules(definitions, declared=declared)
-        for raw_id in to_cancel:
+        for raw_id in self.schedules.set_schedules(definitions):
             self.apis.operations.cancel(raw_id)
+
+    def declare(self, *definitions: Definition, by: DeclaredBy, kept: Sequence[bytes] = ()) -> list[bytes] | None:
+        """Declare schedules after whoever declared last, and cancel the jobs that they had."""
+        after = self.schedules.declared_by()
+        to_cancel = self.schedules.declare_schedules(definitions, by=by, kept=kept, after=after)
+        for raw_id in to_cancel or ():
+            self.apis.operations.cancel(raw_id)
+        return to_cancel
 
     def add(self, name: str = "report", **options: Any) -> Definition:
         """Define and store a schedule."""

@@ -4,10 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
 
-from django_delayq import current_job
-from django_delayq.exceptions import InvalidSchedule, UnknownSchedule
+from django_delayq.exceptions import UnknownSchedule
 from django_delayq.testing import DelayQ
 from tests.sample_app.tasks import noop
 

@@ -1,0 +1,40 @@
+"""Recurring tasks: what DELAYQ['RECURRING'] says of each schedule, for tasks of apps that are not the project's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_delayq.conf.named_options import NamedOptions, named_options
+from django_delayq.recurring.declaration import Recurring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurringTask:
+    """One schedule that the settings declare."""
+
+    #: The registered name of the task, or one of its aliases.
+    task: str
+    recurring: Recurring
+
+
+#: The schedules by their names.
+RecurringTasks = NamedOptions[RecurringTask]
+NO_RECURRING = RecurringTasks()
+_OPTIONS = [each.name for each in fields(Recurring) if each.name != "name"]
+
+
+def _read(name: str, label: str, options: Mapping[str, Any]) -> RecurringTask:
+    task = options.get("task")
+    if not isinstance(task, str) or not task:
+        raise ValueError(f"{label}['task'] must be the name of a task, such as 'shop.tasks.report', got {task!r:.80}")
+    try:
+        recurring = Recurring(name, **{option: value for option, value in options.items() if option != "task"})
+    except (TypeError, ValueError, ImproperlyConfigured) as error:
+        raise ValueError(f"{label}: {error}") from error
+    return RecurringTask(task=task, recurring=recurring)
+
+
+#: The check of the whole setting.
+RECURRING = named_options("names of recurring schedules", ("task", *_OPTIONS), _read)

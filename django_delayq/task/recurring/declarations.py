@@ -1,0 +1,83 @@
+"""Declarations: the recurring schedules that the code and the settings of a project name for one store."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from django_delayq import runtime
+from django_delayq.clock import estimated_us, moment_us
+from django_delayq.job.ids import shard_of
+from django_delayq.logs import logger
+from django_delayq.recurring.declaration import Recurring
+from django_delayq.store.digests import schedule_id
+from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.store import Store
+from django_delayq.task import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """What the code of this process declares for one shard."""
+
+    definitions: Sequence[Definition]
+    #: Ids of the schedules that it declares, but cannot make.
+    kept: Sequence[bytes]
+    #: Equal for equal declarations, 16 bytes.
+    digest: bytes
+
+
+def declared_schedules(store: Store) -> Iterator[tuple[str, Any | None, Recurring]]:
+    """Yield the name of the task, the task and each schedule that is declared for a store. No round trip.
+
+    The task is None if this process does not know it, or if its jobs go to another store. A schedule of RECURRING
+    replaces that of the task itself with the same name.
+    """
+    found: dict[tuple[str, str], tuple[Any | None, Recurring]] = {}
+    for each in registry.tasks():
+        task = each.as_configured()
+        if task.schedules.backend == store.alias:
+            found |= {(task.name, recurring.name): (task, recurring) for recurring in task.recurring}
+    for entry in store.config.tasks.recurring.values():
+        task = registry.find(entry.task)
+        if task is None or task.schedules.backend != store.alias:
+            found[entry.task, entry.recurring.name] = None, entry.recurring
+        else:
+            found[task.name, entry.recurring.name] = task.as_configured(), entry.recurring
+    for (name, _), (task, recurring) in found.items():
+        yield name, task, recurring
+
+
+def has_ended(recurring: Recurring, *, now_us: int) -> bool:
+    """Return whether the end of a schedule has passed."""
+    return recurring.end is not None and moment_us(recurring.end, name="end") <= now_us
+
+
+def make_declarations(store: Store, shard: int) -> Declarations:
+    """Return what is declared for a shard. One that cannot be made is logged, and hurts no other.
+
+    One whose end has passed is not declared any more.
+    """
+    definitions, kept = list[Definition](), list[bytes]()
+    now_us = estimated_us(runtime.current().clock)
+    for name, task, recurring in declared_schedules(store):
+        id = schedule_id(name, recurring.name)
+        if has_ended(recurring, now_us=now_us) or shard_of(id, store.config.shards) != shard:
+            continue
+        if task is None:
+            logger.error(
+                "Recurring schedule %r is not stored: no task of this store is registered as %r", recurring.name, name
+            )
+            kept.append(id)
+            continue
+        try:
+            definitions.append(task.schedules.define(recurring.options))
+        except Exception:
+            # A middleware of the project may raise anything.
+            logger.exception("Recurring schedule %r of %s is not stored", recurring.name, name)
+            kept.append(id)
+    definitions.sort(key=lambda definition: definition.id)
+    digest = blake2b(b"".join(sorted(kept)), digest_size=16)
+    for definition in definitions:
+        digest.update(definition.encode(max_payload=store.config.tasks.max_payload))
+    return Declarations(definitions, kept, digest.digest())
