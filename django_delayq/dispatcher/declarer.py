@@ -24,9 +24,7 @@ _EVERY, _AFTER_ERROR = 60.0, 10.0
 class Declarer:
     """Declares for one shard. `process` is the code of its dispatcher."""
 
-    def __init__(
-        self, store: Store, shard: Shard, *, process: bytes, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, store: Store, shard: Shard, *, process: bytes, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._store = store
         self._shard = shard

@@ -39,11 +39,10 @@ def make_plan(schedule: Schedule, *, last_us: int, last_start_us: int, is_waitin
             return _planted(schedule, missed)
     else:
         latest = latest_occurrence(schedule, first_us=first, now_us=now_us)
-        stands_for_it = is_waiting or last_start_us >= latest
-        after = schedule.next_after(latest)
-        expires_after_us = schedule.expires_after_us(latest, after)
-        is_late = expires_after_us is not None and schedule.due_us(latest) + expires_after_us <= now_us
-        if not stands_for_it and not is_late:
+        # A job that a worker took after it had expired stands for nothing either.
+        will_run = is_waiting and not _has_expired(schedule, last_us, now_us=now_us)
+        ran = last_start_us >= latest and not _has_expired(schedule, last_us, now_us=last_start_us)
+        if not will_run and not ran and not _has_expired(schedule, latest, now_us=now_us):
             return _planted(schedule, [latest])
     ahead = schedule.next_after(now_us)
     return Plan([], None) if ahead is None else _planted(schedule, [ahead])
@@ -60,6 +59,12 @@ def latest_occurrence(schedule: Schedule, *, first_us: int, now_us: int) -> int:
         else:
             latest = found
     return latest
+
+
+def _has_expired(schedule: Schedule, occurrence: int, *, now_us: int) -> bool:
+    """Return whether the job of an occurrence may not begin any more."""
+    expires_after_us = schedule.expires_after_us(occurrence, schedule.next_after(occurrence))
+    return expires_after_us is not None and schedule.due_us(occurrence) + expires_after_us <= now_us
 
 
 def _planted(schedule: Schedule, planted: list[int]) -> Plan:

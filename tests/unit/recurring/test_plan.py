@@ -61,6 +61,16 @@ def test_none() -> None:
     assert planned(schedule(catch_up="none"), 5.9) == [5]
 
 
+def test_a_waiting_job_that_has_expired_stands_for_no_other() -> None:
+    subject = schedule(catch_up="none", window_us=10 * MINUTE)
+    assert planned(subject, 5.1, is_waiting=True) == [5]
+    assert planned(subject, 5.2, is_waiting=True) == [6]
+    assert planned(subject, 1.1, last=1, is_waiting=True) == [2]
+    # A worker took it in the meantime.
+    assert planned(subject, 5.1, last_start=5.05) == [5]
+    assert planned(subject, 5.1, last=4.9, last_start=5.05) == [6]
+
+
 def test_all() -> None:
     subject = schedule(catch_up="all", overlap="allow", window_us=4 * HOUR_US)
     assert planned(subject, 3.5) == [1, 2, 3]
