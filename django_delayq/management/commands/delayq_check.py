@@ -11,6 +11,7 @@ from django_delayq.clock import estimated_us
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.management.liveness import look
 from django_delayq.management.preflight import judge_jobs
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.client.server_info import ServerInfo
@@ -62,19 +63,40 @@ class Command(BaseCommand):
         """Add the options."""
         add_backend(parser)
         text = "Repair jobs that are missing from the indexes, duplicated in them, or incomplete."
-        parser.add_argument("--repair", action="store_true", help=text)
+        only = parser.add_mutually_exclusive_group()
+        only.add_argument("--repair", action="store_true", help=text)
+        text = "Check only whether somebody promotes, plants and claims, within milliseconds; for probes and monitors."
+        only.add_argument("--alive", action="store_true", help=text)
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the report. Exits with 1 if anything is wrong."""
         read_settings(options["backend"])
         try:
-            report = _report(get_store(options["backend"]), repair=options["repair"])
+            store = get_store(options["backend"])
+            report = _liveness(store) if options["alive"] else _report(store, repair=options["repair"])
         except StoreError as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(json.dumps(report, indent=2) if options["json"] else "\n".join(_sentences(report)))
+        sentences = _liveness_sentences if options["alive"] else _sentences
+        self.stdout.write(json.dumps(report, indent=2) if options["json"] else "\n".join(sentences(report)))
         if report["wrong"]:
             raise SystemExit(1)
+
+
+def _liveness(store: Store) -> dict[str, Any]:
+    found = look(store)
+    return {"faults": found.faults, "warnings": found.warnings, "wrong": bool(found.faults)}
+
+
+def _liveness_sentences(report: dict[str, Any]) -> Iterator[str]:
+    yield from _findings(report)
+    if not report["faults"]:
+        yield "Alive: due jobs are promoted, planted and claimed."
+
+
+def _findings(report: dict[str, Any]) -> Iterator[str]:
+    yield from (f"WRONG: {fault}" for fault in report["faults"])
+    yield from (f"Warning: {warning}" for warning in report["warnings"])
 
 
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
@@ -160,8 +182,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         f"eviction: {server['maxmemory_policy'] or 'unknown'}; clock {server['clock_ahead_us'] / 1_000:+.1f} ms "
         f"(+/- {server['clock_within_us'] / 1_000:.1f}) from this host's."
     )
-    yield from (f"WRONG: {fault}" for fault in report["faults"])
-    yield from (f"Warning: {warning}" for warning in report["warnings"])
+    yield from _findings(report)
     for code, kind in report["drift"].items():
         repair = _DRIFT[code][1]
         if report["repaired"]:

@@ -391,15 +391,16 @@ def read_schedules(role: ShardApis, every: ShardApis) -> Any:
 
 
 def plant(role: ShardApis, every: ShardApis) -> Any:
-    Schedules(every.shard).set_schedules([definition(role)])
-    return Planter(role.shard).plant(every.promote().schedules, now_us=role.clock.now_us)
+    made = definition(role)
+    Schedules(every.shard).set_schedules([made])
+    return Planter(role.shard).plant([made.id], now_us=role.clock.now_us)
 
 
 def declare_schedules(role: ShardApis, every: ShardApis) -> Any:
     schedules, by = Schedules(role.shard), DeclaredBy(os.urandom(8), 1, os.urandom(16))
     made = definition(role)
     assert schedules.declare_schedules([made], by=by, kept=[], after=schedules.declared_by()) == []
-    plant(every, every)
+    assert Planter(every.shard).plant([made.id], now_us=role.clock.now_us)
     assert not schedules.is_alive(by.process)
     [job] = schedules.declare_schedules([], by=by, kept=[], after=by) or []
     cancel_planted(role.store, 0, [job])
@@ -489,6 +490,6 @@ BORROWED = {
     "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
     "action": "enqueue ended let_in set_limits use_limit read_served_queues check_shards check_server plant",
-    "check": "find ended holder read_served_queues",
+    "check": "find ended holder page dashboard server set_limits read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

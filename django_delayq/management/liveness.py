@@ -1,0 +1,78 @@
+"""Liveness: whether somebody promotes, plants and claims right now, for `delayq_check --alive`.
+
+It reads one snapshot of each shard, so it is cheap enough to run every few seconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django_delayq.clock import SECOND_US
+from django_delayq.display.text import printable
+from django_delayq.store.promotion import Promotion
+from django_delayq.store.queries.snapshot import Snapshot
+from django_delayq.store.store import Store
+
+#: What is late by less may be a process that restarts.
+_SHORTEST_US = 5 * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """What stands still, and what is only late."""
+
+    faults: list[str]
+    warnings: list[str]
+
+
+def look(store: Store) -> Liveness:
+    """Return what is late by more than 5 s and two sweeps. Three round trips a shard. Raises `StoreError`."""
+    late_us = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us)
+    snapshot = store.snapshot()
+    return Liveness(
+        faults=[*_missing(store, snapshot), *_promotion(store, snapshot, late_us), *_unserved(store, snapshot, late_us)],
+        warnings=[
+            f"Jobs of the queue {printable(name)} wait for {_seconds(snapshot.now_us - oldest_us)}: its workers are "
+            f"busy. Start more of them."
+            for name, oldest_us, is_served in _waiting(store, snapshot, late_us)
+            if is_served
+        ],
+    )
+
+
+def _missing(store: Store, snapshot: Snapshot) -> Iterator[str]:
+    if not snapshot.alive(lease_us=store.config.worker.lease_us):
+        yield "No dispatcher and no worker is running: start run_dispatcher and run_worker."
+
+
+def _promotion(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
+    for shard in store.shards:
+        place, now_us = f" in {shard.label}" if store.config.shards > 1 else "", snapshot.now_us
+        promoted_us = Promotion(shard).read_next_promotion()
+        if promoted_us is not None and now_us - promoted_us > late_us:
+            yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher."
+        planting_us = store.schedules(shard.index).next_planting_us()
+        if planting_us is not None and now_us - planting_us > late_us:
+            yield (
+                f"A recurring schedule{place} has had no new job for {_seconds(now_us - planting_us)}: start "
+                f"run_dispatcher, or see delayq_schedules for one that it cannot read."
+            )
+
+
+def _unserved(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
+    for name, oldest_us, is_served in _waiting(store, snapshot, late_us):
+        if not is_served:
+            waited = _seconds(snapshot.now_us - oldest_us)
+            yield f"Jobs of the queue {printable(name)} wait for {waited}, and no worker serves it: start run_worker."
+
+
+def _waiting(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[tuple[str, int, bool]]:
+    """Yield each queue whose next job is late, since when, and whether a living worker serves it."""
+    alive = snapshot.alive(lease_us=store.config.worker.lease_us)
+    for name, queue in snapshot.queues.items():
+        oldest_us = queue.oldest_ready_us
+        if oldest_us is not None and not queue.paused and snapshot.now_us - oldest_us > late_us:
+            yield name, oldest_us, any(process.serves(name) for process in alive)
+
+
+def _seconds(us: int) -> str:
+    return f"{us / SECOND_US:,.0f} s"
