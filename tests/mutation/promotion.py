@@ -1,4 +1,4 @@
-"""Planted bugs of promotion, each with the tests of which at least one must fail."""
+"""Planted bugs of dispatchers, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations.mutation import Mutation
 
@@ -13,6 +13,10 @@ LIMITS = "tests/integration/store/limits/test_what_is_left.py"
 LIMITED, DAMAGE = "tests/integration/store/limits/test_running.py", "tests/integration/store/limits/test_damage.py"
 AUDIT, LET_IN, CHECK = "store/lua/audit_limits.lua", "store/lua/let_in.lua", "management/commands/delayq_check.py"
 LIMITS_LUA = "store/lua/_limits.lua"
+PLAN, PLANS = "recurring/plan.py", "tests/unit/recurring/test_plan.py"
+DECLARE, DECLARED = "store/lua/declare_schedules.lua", "tests/integration/store/schedules/test_declared.py"
+DECLARER, DECLARATIONS = "dispatcher/declarer.py", "tests/integration/task/schedules/test_declarations.py"
+ALIVE = "tests/integration/commands/test_alive.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -219,4 +223,142 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         CHECK,
         '    "NO_SLOT": ("running jobs without their slot of a limit", "given the slot"),\n',
     ): ("tests/integration/commands/test_delayq_check.py",),
+    at(
+        "a waiting job that has expired stands for later occurrences",
+        PLAN,
+        "is_waiting and not _has_expired(schedule, last_us, now_us=now_us)",
+        "is_waiting",
+    ): (PLANS,),
+    at(
+        "a job that was claimed after it had expired stands for later occurrences",
+        PLAN,
+        "ran = last_start_us >= latest and not _has_expired(schedule, last_us, now_us=last_start_us)",
+        "ran = last_start_us >= latest",
+    ): (PLANS,),
+    at(
+        "an occurrence that nobody may run any more gets a job",
+        PLAN,
+        " and not _has_expired(schedule, latest, now_us=now_us):",
+        ":",
+    ): (PLANS,),
+    at(
+        "missed occurrences are caught up without an end",
+        PLAN,
+        "max(last_us, now_us - schedule.catch_up_window_us)",
+        "last_us",
+    ): (PLANS,),
+    at(
+        "a job that began after an outage does not stand for it",
+        PLAN,
+        "ran = last_start_us >= latest and",
+        "ran = False and",
+    ): (PLANS,),
+    at(
+        "the dispatcher that started first declares",
+        DECLARER,
+        "before.started_us < mine.started_us",
+        "before.started_us > mine.started_us",
+    ): (DECLARATIONS,),
+    at(
+        "nobody takes the place of a process that is gone",
+        DECLARER,
+        "return not self._schedules.is_alive(before.process)",
+        "return False",
+    ): (DECLARATIONS,),
+    at(
+        "a process takes the place of a living one",
+        DECLARER,
+        "return not self._schedules.is_alive(before.process)",
+        "return True",
+    ): (DECLARATIONS,),
+    at(
+        "a dispatcher promotes nothing while Redis accepts no schedules",
+        DECLARER,
+        "except StoreError as error:",
+        "except ZeroDivisionError as error:",
+    ): (DECLARATIONS,),
+    at(
+        "a process that was overtaken declares nevertheless",
+        DECLARE,
+        "if string.sub(before, 1, HEAD_SIZE) ~= expected then return 0 end\n",
+        "",
+    ): (DECLARED,),
+    at(
+        "a schedule that took the name of a declared one at run time is deleted with the declaration",
+        DECLARE,
+        " and is_declared(read_schedule(id)) then",
+        " then",
+    ): (DECLARED,),
+    at(
+        "a declaration that a process cannot make is deleted",
+        DECLARE,
+        "is_declared_now[string.sub(kept, at, at + ID_SIZE - 1)] = true",
+        "",
+    ): (DECLARED,),
+    at(
+        "what a process cannot make is forgotten",
+        DECLARE,
+        "to_cancel, is_declared_now, ids = {}, {}, {kept}",
+        "to_cancel, is_declared_now, ids = {}, {}, {}",
+    ): (DECLARED,),
+    at(
+        "a removed declaration goes on",
+        DECLARE,
+        "then add(delete_schedule(id)) end",
+        "then add('') end",
+    ): (DECLARED,),
+    at(
+        "a change at run time replaces a declared schedule",
+        "store/lua/set_schedules.lua",
+        "if is_declared(read_schedule(ARGV[at])) then return",
+        "if false then return",
+    ): (DECLARED,),
+    at(
+        "a declared schedule can be deleted",
+        "store/lua/delete_schedules.lua",
+        "if is_declared(read_schedule(ARGV[at])) then return",
+        "if false then return",
+    ): (DECLARED,),
+    at(
+        "a paused schedule that is declared again runs",
+        "store/lua/_schedules.lua",
+        "schedule.flags = schedule.flags % 2 + flags",
+        "schedule.flags = flags",
+    ): (DECLARED,),
+    at(
+        "a schedule that is over is declared",
+        "task/recurring/declarations.py",
+        "if has_ended(recurring, now_us=now_us) or",
+        "if",
+    ): (DECLARATIONS,),
+    at(
+        "the settings of the tasks stand above RECURRING",
+        "task/recurring/declarations.py",
+        "    for entry in store.config.tasks.recurring.values():",
+        "    for entry in ():",
+    ): (DECLARATIONS,),
+    at(
+        "a queue without workers is not found",
+        "management/liveness.py",
+        "        if not is_served:",
+        "        if False:",
+    ): (ALIVE,),
+    at(
+        "a backlog is a fault",
+        "management/liveness.py",
+        "        if not is_served:",
+        "        if True:",
+    ): (ALIVE,),
+    at(
+        "a schedule without a next job is not found",
+        "management/liveness.py",
+        "if planting_us is not None and",
+        "if False and",
+    ): (ALIVE,),
+    at(
+        "a dispatcher that stands still is not found",
+        "management/liveness.py",
+        "if promoted_us is not None and",
+        "if False and",
+    ): (ALIVE,),
 }

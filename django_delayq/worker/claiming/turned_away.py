@@ -21,6 +21,14 @@ def turn_away(reply: ExchangeReply) -> tuple[list[Claim], list[tuple[Claim, Outc
 
 
 def _dropped(claim: Claim) -> Outcome:
-    names = ", ".join(limit.name for limit in claim.job.limits) if claim.job else ""
-    error = f"A limit ({names}) kept the job from beginning, and on_limit='drop' ends it."
-    return Outcome(kind=OutcomeKind.DROPPED, error=error)
+    job = claim.job
+    reasons = []
+    if job and job.limits:
+        names = ", ".join(limit.name for limit in job.limits)
+        reasons.append(f"A limit ({names}) kept the job from beginning, and on_limit='drop' ends it")
+    if job and job.occurrence:
+        reasons.append(
+            f"The recurring schedule {job.occurrence.schedule!r} ends the job: another one of it had not ended "
+            f"(overlap), or the schedule was changed, paused or deleted"
+        )
+    return Outcome(kind=OutcomeKind.DROPPED, error=f"{'; or: '.join(reasons)}.")

@@ -13,6 +13,7 @@ from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Promotion
 from django_delayq.task import registry
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app.tasks import noop
 
 pytestmark = pytest.mark.usefixtures("delayq_settings", "own_registry")
@@ -143,6 +144,23 @@ def test_one_that_cannot_be_made_hurts_no_other(caplog: pytest.LogCaptureFixture
         "Recurring schedule 'refused' of shop.report is not stored",
         "Recurring schedule 'unknown' is not stored: no task of this store is registered as 'shop.gone'",
     ]
+
+
+def test_a_redis_that_accepts_no_schedules_is_a_warning(
+    caplog: pytest.LogCaptureFixture, start_redis: Callable[..., LocalRedisServer], delayq_settings: Any
+) -> None:
+    server = start_redis()
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "REDIS": server.url}
+    client = server.client()
+    declare(every=60)
+    process = Process()
+    client.config_set("maxmemory", 1)
+    process.start()
+    assert "could not be stored; trying again" in caplog.text
+    client.config_set("maxmemory", 0)
+    assert names() == []
+    process.look()
+    assert names() == ["default"]
 
 
 def test_settings_declare_schedules_for_tasks_of_others(delayq_settings: Any) -> None:
