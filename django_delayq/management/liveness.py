@@ -29,7 +29,11 @@ def look(store: Store) -> Liveness:
     late_us = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us)
     snapshot = store.snapshot()
     return Liveness(
-        faults=[*_missing(store, snapshot), *_promotion(store, snapshot, late_us), *_unserved(store, snapshot, late_us)],
+        faults=[
+            *_missing(store, snapshot),
+            *_promotion(store, snapshot, late_us),
+            *_unserved(store, snapshot, late_us),
+        ],
         warnings=[
             f"Jobs of the queue {printable(name)} wait for {_seconds(snapshot.now_us - oldest_us)}: its workers are "
             f"busy. Start more of them."

@@ -164,6 +164,11 @@ class DeclaredBy:
         """Read its bytes; None if there are too few."""
         return cls(*_DECLARED_BY.unpack(stored)) if len(stored) == _DECLARED_BY.size else None
 
+    @staticmethod
+    def count(size: int) -> int:
+        """Return how many schedules are declared, given the length of `declared_by`."""
+        return max(0, size - _DECLARED_BY.size) // 8
+
 
 def _duration_ms(packed: int) -> int:
     """Return a duration that is stored as 5 bits of exponent and 11 bits of ms."""

@@ -29,6 +29,7 @@ from django_delayq.store.queries.limits import LimitQueries, LimitState, combine
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
+from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.shard import Shard
 
@@ -186,8 +187,9 @@ class Store:
     def check_shards(self, *, force: bool = False) -> None:
         """Compare SHARDS with the number over which the stored jobs are spread, and store it.
 
-        Raises `ShardsChanged`, unless forced, if jobs with unique keys wait (a key could be held in two shards) or a
-        shard that is no longer used holds jobs.
+        Raises `ShardsChanged`, unless forced, if jobs with unique keys wait (a key could be held in two shards), if a
+        shard that is no longer used holds jobs, or if there are recurring schedules that no code declares (their names
+        would be looked up in another shard).
         """
         first, shards, known = self._producer_shards[0], self.config.shards, self.known_shards()
         self._shards_checked = True
@@ -195,14 +197,16 @@ class Store:
             return
         for index in range(known if not force else 0):
             keys = Keys(self.config.prefix, index)
-            nouns = ("unique_keys", "jobs", "dead_bodies")
-            keyed, jobs, dead = first.execute_all([["HLEN", keys(noun)] for noun in nouns])
-            left = jobs + dead
-            if keyed or (left and index >= shards):
+            nouns = ("unique_keys", "jobs", "dead_bodies", "schedules")
+            lengths = [["HLEN", keys(noun)] for noun in nouns]
+            keyed, jobs, dead, schedules, size = first.execute_all([*lengths, ["STRLEN", keys("declared_by")]])
+            left, at_run_time = jobs + dead, schedules - DeclaredBy.count(size)
+            if keyed or at_run_time > 0 or (left and index >= shards):
                 self._shards_checked = False
                 raise ShardsChanged(
                     f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, "
-                    f"{keyed} of them keyed: set it back until they are done, "
+                    f"{keyed} of them keyed, and {max(0, at_run_time)} recurring schedules that were set at run time: "
+                    f"set it back until the jobs are done and the schedules are deleted, "
                     f"or start run_dispatcher once with --force-shards."
                 )
         first.execute("SET", first.keys("shards"), shards)

@@ -48,7 +48,7 @@ def commands_in(text: str) -> set[str]:
 
 
 #: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
-_SHARDS = ("GET", "SET", "HLEN")
+_SHARDS = ("GET", "SET", "HLEN", "STRLEN")
 #: What changes recurring schedules.
 _SCHEDULES = ("set_schedules", "pause_schedule", "resume_schedule", "delete_schedules")
 #: Web processes and commands that enqueue, that look up, cancel, stop and reschedule jobs by their handles, and that

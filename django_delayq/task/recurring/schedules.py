@@ -138,6 +138,7 @@ class TaskSchedules:
     def _store_all(self, definitions: Iterable[Definition]) -> int:
         """Store definitions in batches; cancel the jobs that waited for those that are replaced."""
         store, batches, number = get_store(self.backend), dict[int, list[Definition]](), 0
+        store.check_shards_once()
 
         def flush(shard: int) -> None:
             if planted := store.schedules(shard).set_schedules(batches.pop(shard)):

@@ -1,5 +1,6 @@
 """Shards: an id leads to its job forever, and a change of SHARDS that would lose jobs is refused."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 from django_delayq import enqueue_many
 from django_delayq.clock import ServerClock
+from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.exceptions import ShardsChanged
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import State
@@ -208,3 +210,38 @@ def test_jobs_refused_because_of_a_changed_number_are_in_the_error(delayq_settin
         handle = noop.using(delay=HOUR, key="l").job()
         enqueue_many([handle])
     assert list(caught.value.unsent) == [handle] and not caught.value.maybe_accepted
+
+
+def test_schedules_that_were_set_at_run_time_keep_the_number(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 2)
+    declare(delayq_settings)
+    noop.schedules.set("at run time", every=60)
+    use_shards(delayq_settings, 3)
+    with pytest.raises(ShardsChanged, match="holds 0 jobs, 0 of them keyed, and 1 recurring schedules"):
+        get_store().check_shards()
+    use_shards(delayq_settings, 2)
+    noop.schedules.delete("at run time")
+    use_shards(delayq_settings, 3)
+    get_store().check_shards()
+
+
+def test_declared_schedules_move_to_their_shards(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 1)
+    names = declare(delayq_settings)
+    assert {each.name for each in noop.schedules.iter()} == names
+    use_shards(delayq_settings, 3)
+    get_store().check_shards()
+    assert declare(delayq_settings) == names
+    assert sorted(each.name for each in noop.schedules.iter()) == sorted(names)
+    assert all(noop.schedules.get(name) for name in names)
+
+
+def declare(settings: Any) -> set[str]:
+    """Declare schedules in each shard, as dispatchers that start now; return their names."""
+    names = {f"declared {number}" for number in range(10)}
+    recurring = {name: {"task": noop.name, "every": 60} for name in names}
+    settings.DELAYQ = {**settings.DELAYQ, "RECURRING": recurring}
+    store = get_store()
+    for shard in store.shards:
+        Declarer(store, shard, process=os.urandom(8)).step()
+    return names
