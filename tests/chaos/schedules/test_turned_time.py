@@ -223,7 +223,8 @@ def run(turned: TurnedTime, *, end_us: int, fine: list[tuple[int, int]], outages
             is_fine = any(first <= turned.now_us <= last for first, last in fine)
             # In the fine spans the next job is planted by one turn, and due at the next.
             step = (30 * SECOND_US if turned.now_us % (5 * MINUTE_US) == 0 else 270 * SECOND_US) if is_fine else HOUR_US
-            turned.turn_to(min(end_us, turned.now_us + step), kill=kill)
+            begin = min((first for first, _ in fine if first > turned.now_us), default=end_us)
+            turned.turn_to(min(end_us, begin, turned.now_us + step), kill=kill)
             if begins and begins[0] <= turned.now_us:
                 begins.pop(0)
                 length = turned.random.randrange(MINUTE_US, LONGEST_OUTAGE * HOUR_US)

@@ -95,3 +95,12 @@ def test_a_declaration_takes_the_name_of_one_made_at_run_time(scheduled: Schedul
     assert names(scheduled) == {"report": True}
     scheduled.declare(by=NEW)
     assert names(scheduled) == {}
+
+
+def test_one_that_was_made_at_run_time_after_a_loss_stays(scheduled: ScheduledApis) -> None:
+    definition = scheduled.define()
+    scheduled.declare(definition, by=OLD)
+    scheduled.apis.client.hdel(scheduled.apis.keys("schedules"), definition.id)
+    scheduled.add()
+    scheduled.declare(by=NEW)
+    assert names(scheduled) == {"report": False}

@@ -179,10 +179,15 @@ def test_settings_declare_schedules_for_tasks_of_others(delayq_settings: Any) ->
     assert second - first == timedelta(seconds=7)
 
 
-def test_a_schedule_that_is_over_is_not_declared(delayq_settings: Any) -> None:
-    declare(recurring=[Recurring("campaign", every=60, end=datetime(2020, 1, 1, tzinfo=UTC))])
+def test_a_schedule_that_is_over_is_not_declared(caplog: pytest.LogCaptureFixture) -> None:
+    declare(recurring=[Recurring("campaign", every=60, end=datetime(2222, 1, 1, tzinfo=UTC))])
     Process().start()
+    assert names() == ["campaign"]
+    declare(recurring=[Recurring("campaign", every=60, end=datetime(2020, 1, 1, tzinfo=UTC))])
+    with caplog.at_level(logging.ERROR, "django_delayq"):
+        Process().start()
     assert names() == []
+    assert not caplog.records
     (found,) = [each for each in run_checks() if each.id == "delayq.W023"]
     assert "'campaign' of the task shop.report has ended" in found.msg
 
