@@ -54,7 +54,8 @@ function judge.job_extras(id, head, member, queue, extra)
   if redis.call('HEXISTS', jobs, id) == 0 or (queue > 0 and not has(member, HAS_EXTRAS)) then return 'MISSING' end
   local key, until_start = key_of_extras(extra)
   local has_limits = limits_of_extras(extra)[1]
-  if not (key or has_limits or tenant_of_extras(extra) or throttle_of_extras(extra)) then return 'MALFORMED' end
+  local is_sound = key or has_limits or tenant_of_extras(extra) or throttle_of_extras(extra) or schedule_of_extras(extra)
+  if not is_sound then return 'MALFORMED' end
   if queue == 0 then return 'OK' end
   local place, score = place_of(member, queue)
   local tenant, weight = tenant_of(member, place or '')
