@@ -66,7 +66,7 @@ class ExtrasRecord(NamedTuple):
     #: Flag 8, in place of flag 1: the digest of the key whose further calls the job throttles; it holds no key.
     throttle: bytes = b""
     #: Flag 64, in place of flags 1 and 8: the id of its recurring schedule (8 bytes), and the version for which it was
-    #: planted, of 4 bytes; 0: it is run by hand.
+    #: planted, of 4 bytes; 0: it is run by hand. Scripts add flag 128 when it begins.
     schedule: bytes = b""
     schedule_version: int = 0
 

@@ -10,6 +10,14 @@ local function park(parked, member, rank, id)
   if record then add_tenant_job(parked, member, rank) end
 end
 
+-- Whether jobs with a lower rank wait for a limit. No two jobs have the same order: otherwise each of two jobs with several
+-- limits could wait for the other one.
+local function is_behind_others(id, place, group, member, rank)
+  local from = PARKED .. id .. queue_hash(place) .. group
+  local own = from .. struct.pack('>I8', math.max(0, tonumber(rank))) .. member
+  return redis.call('ZRANGE', limit_jobs, '[' .. from, '(' .. own, 'BYLEX', 'LIMIT', 0, 1)[1] ~= nil
+end
+
 -- The limit that keeps a job from beginning, and from when on it may begin under that limit; nothing if it may begin now.
 local function closed_limit(now, place, member, rank, record)
   local limits, group = limits_of_extras(record), group_of_extras(record)
@@ -18,11 +26,8 @@ local function closed_limit(now, place, member, rank, record)
     local moment = opens_at(state, limit.cost)
     correct_times(limit.id, state)
     if moment > now then return limit.id, moment end
-    -- Those that wait already go first, except before a job that was one of them. No two jobs have the same order:
-    -- otherwise each of two jobs with several limits could wait for the other one.
-    local from = PARKED .. limit.id .. queue_hash(place) .. group
-    local own = from .. struct.pack('>I8', math.max(0, tonumber(rank))) .. member
-    if redis.call('ZRANGE', limit_jobs, '[' .. from, '(' .. own, 'BYLEX', 'LIMIT', 0, 1)[1]
+    -- Those that wait already go first, except before a job that was one of them.
+    if is_behind_others(limit.id, place, group, member, rank)
       and not redis.call('ZSCORE', limit_jobs, let_in_entry(limit.id, place, group, member, limit.cost)) then
       return limit.id, 0
     end
@@ -53,8 +58,8 @@ end
 
 -- How long (µs) the code of a job may still run when the next one of its schedule stops it.
 local STOP_GRACE = 10000000
--- Schedule -> id of its job that this exchange claims.
-local begun_schedules = {}
+-- Schedule -> id of its job that this exchange claims; and whether it parks one.
+local begun_schedules, parked_schedules = {}, {}
 
 -- A running job is asked to end, as `stop` does; the next heartbeat of its worker tells it.
 local function ask_to_stop(now, id)
@@ -65,31 +70,38 @@ local function ask_to_stop(now, id)
   redis.call('HSET', claim_records, id, string.sub(record, 1, 32) .. stopping .. string.sub(record, 34))
 end
 
--- Why a job of a schedule does not begin: DROP = never, PARK = another one runs; nothing if it begins. One that has begun
--- before goes on, whatever has become of its schedule, unless another one waits in its place.
-local function held_by_schedule(now, member, record, has_begun)
-  local id, version = schedule_of_extras(record)
+-- Why a job of a schedule does not begin: DROP = never, PARK = another one runs, or goes first; nothing if it begins. One
+-- that has begun before goes on, whatever has become of its schedule, unless another one waits in its place.
+local function held_by_schedule(now, entry, record)
+  local id, version, has_begun = schedule_of_extras(record)
   if not id then return end
-  local schedule, waits = read_schedule(id), first_parked(SCHEDULE_LIMIT .. id, '') ~= nil
-  if schedule and schedule.running == string.sub(member, 1, 12) then
+  local schedule, limit = read_schedule(id), SCHEDULE_LIMIT .. id
+  local waits = parked_schedules[id] or first_parked(limit, '') ~= nil
+  if schedule and schedule.running == string.sub(entry.member, 1, 12) then
     return schedule.overlap == STOPS and waits and 'DROP' or nil
   end
   if has_begun then return end
   if version ~= (schedule and schedule.version) and version > 0 then return 'DROP' end
-  local running = schedule and schedule.overlap <= STOPS and (begun_schedules[id] or running_job(schedule))
-  if not running then return end
-  if schedule.overlap == SKIPS or waits and schedule.overlap ~= ALL_WAIT then return 'DROP' end
-  if schedule.overlap == STOPS then ask_to_stop(now, running) end
+  if not schedule or schedule.overlap > STOPS then return end
+  local running = begun_schedules[id] or running_job(schedule)
+  if running then
+    -- Also if one waits already: the running one may have begun together with that.
+    if schedule.overlap == STOPS then ask_to_stop(now, running) end
+    if schedule.overlap == SKIPS or waits and schedule.overlap ~= ALL_WAIT then return 'DROP' end
+  elseif not is_behind_others(limit, entry.place, group_of_extras(record), entry.member, entry.rank) then
+    return
+  end
+  parked_schedules[id] = true
   return 'PARK'
 end
 
 -- Whether a job with limits is claimed: it may begin, so that its limits count it, or it is to be dropped. A job of a paused
 -- task waits, and takes no slot meanwhile: another job would be dropped because of it.
-local function passes_limits(now, entry, has_begun)
+local function passes_limits(now, entry)
   entry.waits_for, entry.opens = paused_task_of(entry.member), math.huge
   if entry.waits_for then return false end
   local record = read_extras(entry.member)
-  local schedule, held = schedule_of_extras(record), held_by_schedule(now, entry.member, record, has_begun)
+  local schedule, held = schedule_of_extras(record), held_by_schedule(now, entry, record)
   if held then
     entry.waits_for = SCHEDULE_LIMIT .. schedule
     return held == 'DROP'

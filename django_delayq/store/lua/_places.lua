@@ -101,7 +101,8 @@ local function end_job(now, member, outcome)
   if outcome == RUN_DONE then schedule.failures = 0 end
   if outcome == RUN_FAILED then
     schedule.failures = math.min(255, schedule.failures + 1)
-    if schedule.failures == schedule.pause_after then pause_schedule_now(now, schedule) end
+    local too_many = schedule.pause_after > 0 and schedule.failures >= schedule.pause_after
+    if too_many and schedule.flags % 2 == 0 then pause_schedule_now(now, schedule) end
   end
   if was_running then schedule.running = NO_JOB end
   if schedule.planted == job_id then schedule.planted = NO_JOB end

@@ -17,17 +17,19 @@ local SKIPS, WAITS, ALL_WAIT, STOPS = 0, 1, 2, 3
 -- Outcomes, as in RunOutcome of recurring/run.py.
 local RUN_DONE, RUN_FAILED, RUN_CANCELLED = '\1', '\2', '\3'
 local KEPT_OUTCOMES = 20
+-- How many versions there are; 0 is none of them.
+local VERSIONS = 4294967295
 
--- The id of the schedule of a job, and the version for which it was planted; nothing for other jobs.
+-- The id of the schedule of a job, the version for which it was planted, and whether it has begun; nothing for other jobs.
 local function schedule_of_extras(record)
   if not record or #record < 13 or string.byte(record) % 128 < 64 then return end
-  return string.sub(record, 2, 9), (struct.unpack('>I4', record, 10))
+  return string.sub(record, 2, 9), struct.unpack('>I4', record, 10), string.byte(record) >= 128
 end
 
 -- The extras record of a job that is of its schedule no more.
 local function without_schedule(record)
   if not schedule_of_extras(record) then return record end
-  return string.char(string.byte(record) - 64) .. string.sub(record, 14)
+  return string.char(string.byte(record) % 64) .. string.sub(record, 14)
 end
 
 -- The record of a schedule; nothing if there is none, or if it is damaged.
@@ -56,21 +58,27 @@ local function running_job(schedule)
   return schedule.running
 end
 
--- A job of a schedule begins.
+-- A job of a schedule begins, or begins again.
 local function begin_run(now, member, record)
-  local id = schedule_of_extras(record)
-  local schedule = id and read_schedule(id)
+  local id, _, has_begun = schedule_of_extras(record)
+  if not id then return end
+  local job_id, schedule = string.sub(member, 1, 12), read_schedule(id)
+  if not has_begun then
+    redis.call('HSET', job_extras, job_id, string.char(string.byte(record) + 128) .. string.sub(record, 2))
+  end
   if not schedule then return end
-  schedule.running, schedule.last_start = string.sub(member, 1, 12), now
-  if schedule.planted == schedule.running then schedule.planted = NO_JOB end
+  schedule.running, schedule.last_start = job_id, now
+  if schedule.planted == job_id then schedule.planted = NO_JOB end
   store_schedule(schedule)
 end
 
--- After each change, so that waiting jobs of the schedule are of an earlier version. A time, so that it also differs after
--- the schedule was deleted and made again.
+-- After each change, so that waiting jobs of the schedule are of an earlier version. A time (ms), so that it also differs
+-- after the schedule was deleted and made again; it goes on from the last one if that is not over.
 local function change_schedule_version(now, schedule)
-  local version = math.floor(now / 1000) % 4294967295 + 1
-  schedule.version = version == schedule.version and version % 4294967295 + 1 or version
+  local version = math.floor(now / 1000) % VERSIONS + 1
+  local ahead = (version - schedule.version) % VERSIONS
+  local is_later = schedule.version == 0 or ahead > 0 and ahead < VERSIONS / 2
+  schedule.version = is_later and version or schedule.version % VERSIONS + 1
 end
 
 -- No job of a paused schedule is planted, and none that waits begins.

@@ -45,10 +45,10 @@ local function is_schedule_limit(id)
   return string.sub(id, 1, 4) == SCHEDULE_LIMIT
 end
 
--- One job of a schedule begins when none runs.
+-- One job of a schedule begins when none runs, unless they may overlap by now.
 local function state_of_schedule(id)
   local schedule = read_schedule(id)
-  local slots = schedule and running_job(schedule) and 1 or 0
+  local slots = schedule and schedule.overlap <= STOPS and running_job(schedule) and 1 or 0
   return {interval = 0, burst = 1, most = 1, time = now, slots = slots, back_off = 0}
 end
 

@@ -34,6 +34,9 @@ while at <= #ARGV do
     end
     store_schedule(schedule)
     plan(schedule, tonumber(next_time))
+  elseif not schedule or schedule.flags % 2 == 1 then
+    -- Its entry was edited manually: it would keep the dispatcher busy.
+    redis.call('ZREM', next_planting, id)
   end
   planted[#planted + 1] = is_current and 1 or 0
   at = at + (occurrence and 11 or 6)

@@ -254,7 +254,7 @@ do
         entry.is_limited, entry.is_beyond = limited, entry.flow and fair_left <= 0 or limited and limited_left <= 0
         full = full or #claims == want or i > ahead or (alone and #claims > 0 and not entry.is_beyond)
           or limited and parked_left == 0
-        if not full and not entry.is_beyond and limited and not passes_limits(now, entry, known[i]) then
+        if not full and not entry.is_beyond and limited and not passes_limits(now, entry) then
           aside[#aside + 1], parked_left = entry, parked_left - 1
         elseif not full and not entry.is_beyond then
           claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
@@ -318,7 +318,12 @@ do
     redis.call('HSET', claim_records, unpack(claim_entries))
     if #with_turn > 0 then charge(with_turn, is_sure) end
     for i, claim in ipairs(claims) do
-      if claim.is_limited and not claim.waits_for then store_slots(now, claim.place, lease_entries[2 * i]) end
+      if claim.is_limited and claim.waits_for then
+        -- A limit may have let it in before its schedule drops it.
+        forget_let_in(claim.place, claim.member)
+      elseif claim.is_limited then
+        store_slots(now, claim.place, lease_entries[2 * i])
+      end
     end
     for _, claim in ipairs(keyed) do
       if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end

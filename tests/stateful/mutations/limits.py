@@ -155,8 +155,8 @@ _CLAIMS = [
     at(
         "a dropped job takes a slot",
         EXCHANGE,
-        "claim.is_limited and not claim.waits_for then",
-        "claim.is_limited then",
+        "if claim.is_limited and claim.waits_for then",
+        "if false then",
     ),
     at(
         "a job that is to be dropped waits",

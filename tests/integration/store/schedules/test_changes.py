@@ -116,3 +116,15 @@ def test_delete(scheduled: ScheduledApis, cancels: bool) -> None:
     scheduled.plant()
     scheduled.advance_to(NOON + 2 * HOUR)
     assert scheduled.run_all() == [2]
+
+
+def test_no_two_versions_are_equal(scheduled: ScheduledApis) -> None:
+    definition, schedules = scheduled.add(), scheduled.schedules
+    versions = [scheduled.find(definition).record.version]
+    # All within a millisecond, and then with a clock that was set back.
+    for back in (0, 0, 0, HOUR):
+        scheduled.apis.clock.advance(-back)
+        for change in (schedules.pause_schedule, schedules.resume_schedule):
+            change(definition.id)
+            versions.append(scheduled.find(definition).record.version)
+    assert len(set(versions)) == len(versions)

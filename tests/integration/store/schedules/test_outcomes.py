@@ -55,6 +55,16 @@ def test_it_pauses_after_failures_in_a_row(scheduled: ScheduledApis) -> None:
     run_hour(scheduled, 7)
 
 
+def test_it_pauses_if_it_has_failed_more_often_than_it_may_by_now(scheduled: ScheduledApis) -> None:
+    scheduled.add()
+    for hour in (1, 2, 3):
+        run_hour(scheduled, hour, FAILED)
+    definition = scheduled.add(pause_after=2)
+    assert not scheduled.find(definition).is_paused
+    run_hour(scheduled, 5, FAILED)
+    assert scheduled.find(definition).is_paused
+
+
 def test_a_job_that_was_planted_already_does_not_begin(scheduled: ScheduledApis) -> None:
     definition = scheduled.add(pause_after=1)
     scheduled.plant()
