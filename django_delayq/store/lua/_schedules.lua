@@ -26,10 +26,11 @@ local function schedule_of_extras(record)
   return string.sub(record, 2, 9), struct.unpack('>I4', record, 10), string.byte(record) >= 128
 end
 
--- The extras record of a job that is of its schedule no more.
+-- The extras record of a job that is of its schedule no more; empty if nothing else is in it.
 local function without_schedule(record)
   if not schedule_of_extras(record) then return record end
-  return string.char(string.byte(record) % 64) .. string.sub(record, 14)
+  local flags = string.byte(record) % 64
+  return flags > 0 and string.char(flags) .. string.sub(record, 14) or ''
 end
 
 -- The record of a schedule; nothing if there is none, or if it is damaged.

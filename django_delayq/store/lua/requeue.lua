@@ -31,7 +31,7 @@ local function requeue(base, id, died, given, record, seen, new_member, new_body
   redis.call('HSET', jobs, id, body)
   -- Without a history, no record is the same.
   if #record > 3 then redis.call('HSET', attempts, id, record) end
-  if has(member, HAS_EXTRAS) then
+  if extra ~= '' then
     redis.call('HSET', job_extras, id, extra)
     if key and not is_held then redis.call('HSET', unique_keys, key, member) end
   end

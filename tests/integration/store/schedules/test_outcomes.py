@@ -4,6 +4,7 @@ import pytest
 
 from django_delayq.job.outcome import Action
 from django_delayq.recurring.run import Run, RunOutcome
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.promotion import Reclaim
 from tests.integration.store.schedules.conftest import NOON, ScheduledApis
 from tests.shard_apis import HOUR, MS, SECOND
@@ -89,6 +90,7 @@ def test_a_dead_letter_that_is_retried_is_a_job_like_any_other(scheduled: Schedu
     ((dead, died),) = apis.scores(apis.keys("dead_letters")).items()
     scheduled.add(args=[2])
     assert apis.operations.requeue(dead, died_us=died)
+    assert not list(ConsistencyCheck(apis.shard).walk())
     (claim,) = scheduled.take()
     assert claim.raw_id == dead
     scheduled.settle(claim)
