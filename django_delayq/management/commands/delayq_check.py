@@ -22,7 +22,7 @@ from django_delayq.store.store import Store, get_store
 _DRIFT = {
     "MISTYPED": ("keys of a wrong type", "deleted"),
     "MALFORMED": ("entries or records that no release of django_delayq wrote", "dropped"),
-    "MISSING": ("entries or records whose job does not exist", "dropped"),
+    "MISSING": ("entries or records whose job, or recurring schedule, does not exist", "dropped"),
     "DUPLICATE": ("jobs in two places", "kept in the later state"),
     "MISPLACED": ("jobs in another queue or priority than their body names", "moved to the one it names"),
     "ORPHANED": ("jobs in no place", "made ready; dead letters are listed again"),
@@ -34,6 +34,8 @@ _DRIFT = {
     "QUEUE_NOT_LISTED": ("jobs in a queue that is not listed", "listed"),
     "TENANT_NOT_LISTED": ("waiting jobs that do not count for their tenant", "counted"),
     "NO_TURN": ("tenants whose ready jobs have no turn", "given a turn"),
+    "NOT_PLANNED": ("recurring schedules that nobody plants", "planted"),
+    "SCHEDULE_DAMAGED": ("recurring schedules whose record is damaged", "kept until they are set again, or deleted"),
     "MISCOUNTED": ("wrong sums of the bytes of all dead letters", "recounted"),
     "KEY_NOT_HELD": ("jobs that do not hold their unique key", "given the key"),
 }

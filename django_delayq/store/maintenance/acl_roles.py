@@ -95,7 +95,7 @@ CHECK = AclRole(
     name="check",
     scripts=(
         *("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_throttles", "audit_limits"),
-        *("audit_bytes", "snapshot"),
+        *("audit_schedules", "audit_bytes", "snapshot"),
     ),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )

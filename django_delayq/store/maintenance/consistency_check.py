@@ -8,16 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django_delayq.clock import estimated_us
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.body.codec import try_decode_head
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.schedules.schedules import StoredSchedule, read_schedule
 from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
 _TENANTS, _THROTTLES, _LIMITS = Script("audit_tenants"), Script("audit_throttles"), Script("audit_limits")
-_BYTES = Script("audit_bytes")
+_SCHEDULES, _BYTES = Script("audit_schedules"), Script("audit_bytes")
 #: Entries of one batch, and bytes that their bodies may have together.
 _BATCH, _BATCH_BYTES = 100, 8 * 1024 * 1024
 #: How often dead letters are counted if their number changes meanwhile.
@@ -94,6 +97,10 @@ class ConsistencyCheck:
             for fields, ids in self._limit_records(noun):
                 words = self.audit_limits(noun, fields, ids, repair=repair)
                 yield from _findings(words, keys(noun), fields)
+        for noun in ("schedules", "next_planting"):
+            for ids, records in self._schedule_records(noun):
+                words = self.audit_schedules(noun, ids, records, repair=repair)
+                yield from _findings(words, keys(noun), ids)
         for command, noun in (("HSCAN", "throttles"), ("ZSCAN", "throttle_ends")):
             for found in self._scan(command, keys(noun)):
                 digests = [digest for digest, _ in found]
@@ -176,6 +183,19 @@ class ConsistencyCheck:
         words: list[bytes] = self._shard.run(
             _LIMITS, [noun, int(repair), *rows], records=self._shard.keys(noun), more_keys=keys
         )
+        return words
+
+    def audit_schedules(
+        self, noun: str, ids: Sequence[bytes], records: Sequence[bytes | None], *, repair: bool
+    ) -> list[bytes]:
+        """Judge up to 500 records of schedules, and with `repair` repair them. Return a word for each.
+
+        One atomic round trip.
+        """
+        now_us, args = estimated_us(self._shard.clock), list[Part]()
+        for id, record in zip(ids, records, strict=True):
+            args += (id, *_next_of(read_schedule(self._shard, id, record), now_us))
+        words: list[bytes] = self._shard.run(_SCHEDULES, [noun, int(repair), *args])
         return words
 
     def audit_bytes(self, seen: bytes, counted: int) -> bool:
@@ -263,6 +283,11 @@ class ConsistencyCheck:
                 starts = [0 if noun in ("waiting_for", "claim_limits") else len(entry) for entry in entries]
             yield entries, [entry[at : at + 12] for entry, at in zip(entries, starts, strict=True)]
 
+    def _schedule_records(self, noun: str) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        """Yield ids of schedules, and their records; without those, which no script needs, for `next_planting`."""
+        for found in self._scan("HSCAN" if noun == "schedules" else "ZSCAN", self._shard.keys(noun)):
+            yield [id for id, _ in found], [record if noun == "schedules" else None for _, record in found]
+
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = self._shard.execute("HMGET", self._shard.keys("jobs"), *ids) if ids else []
         return found
@@ -293,6 +318,16 @@ class ConsistencyCheck:
                 yield rows[at : at + self._batch]
             if cursor == b"0":
                 return
+
+
+def _next_of(schedule: StoredSchedule | None, now_us: int) -> tuple[int, int, int]:
+    """Return 1 if a schedule has an occurrence that is to be planted, its version, and its last occurrence."""
+    if schedule is None:
+        return 0, 0, 0
+    record, definition = schedule.record, schedule.definition
+    # A later release may have planted the last job of one that this process cannot read.
+    has_next = definition is not None and definition.schedule.next_after(max(record.occurrence_us, now_us)) is not None
+    return int(has_next), record.version, record.occurrence_us
 
 
 def _findings(words: Sequence[bytes], key: str, entries: Sequence[bytes]) -> Iterator[Inconsistency]:
