@@ -212,6 +212,10 @@ class ShardApis:
                     found.append(noun)
         return sorted(set(found))
 
+    def dump(self) -> dict[bytes, bytes]:
+        """Return all that is stored."""
+        return {key: self.client.dump(key) for key in self.client.scan_iter(count=1_000)}
+
     def notifications(self, *keys: str) -> list[int]:
         """Return the number of notifications in each list, and delete them."""
         counts = [int(self.client.llen(key)) for key in keys]

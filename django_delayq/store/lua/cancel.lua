@@ -46,7 +46,7 @@ local function cancel(base, member, results, ending, ttl)
 end
 
 -- Type checks (see the prelude).
-check_hashes(jobs, attempts, job_extras, unique_keys, throttles)
+check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, throttles)
 check_zsets(next_due, cancelled, withdrawn, throttle_ends); check_tenants(); check_limits(); check_schedules()
 for number = FIXED + 1, FIXED + 4 * queue_count do redis.call('ZCARD', KEYS[number]) end
 local words = {}

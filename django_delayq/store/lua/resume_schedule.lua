@@ -1,6 +1,6 @@
 -- Resume_schedule: jobs of a recurring schedule are planted again, from the next occurrence on. Its failures in a row are
 --   counted from 0. Safe to repeat.
--- KEYS: schedules, next_planting, jobs, next_promotion, notify_dispatcher.
+-- KEYS: schedules, next_planting, next_promotion, notify_dispatcher.
 -- ARGV: now, id of the schedule.
 -- Returns: 1 = resumed, 0 = it was not paused, -1 = there is no such schedule.
 -- Cost: O(log n).
