@@ -39,6 +39,8 @@ _DRIFT = {
     "MISCOUNTED": ("wrong sums of the bytes of all dead letters", "recounted"),
     "KEY_NOT_HELD": ("jobs that do not hold their unique key", "given the key"),
 }
+#: Codes that a repair leaves as they are: a person must decide.
+_KEPT = {"SCHEDULE_DAMAGED"}
 #: Outcome that an incompatible job would have -> why, and the cure.
 _INCOMPATIBLE = {
     OutcomeKind.UNKNOWN_TASK: "no task of that name is registered: keep it, or name it in aliases=",
@@ -107,8 +109,8 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
     drift: _Groups = {}
     left = 0
     # One repair can uncover the next inconsistency.
-    for _ in range(_WALKS if repair else 1):
-        left = _walk(store, drift, repair=repair)
+    for number in range(_WALKS if repair else 1):
+        left = _walk(store, drift, repair=repair, counts_kept=number == 0)
         if not left:
             break
     # A key of a wrong type would stop the rest too, and only --repair deletes it.
@@ -147,7 +149,7 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         "waiting": jobs if readable else None,
         "overdue": dict(overdue) if readable else None,
         "will_not_run": incompatible,
-        "wrong": bool(faults or incompatible or left),
+        "wrong": bool(faults or incompatible or left or not _KEPT.isdisjoint(drift)),
     }
 
 
@@ -160,13 +162,14 @@ def _about_overdue(by_queue: Counter[str]) -> Iterator[str]:
         )
 
 
-def _walk(store: Store, drift: _Groups, *, repair: bool) -> int:
-    """Add the inconsistencies of all shards to `drift`, by code; return how many this walk found."""
+def _walk(store: Store, drift: _Groups, *, repair: bool, counts_kept: bool) -> int:
+    """Add the inconsistencies of all shards to `drift`, by code; return how many a repair corrects."""
     found = 0
     for shard in store.shards:
         for each in ConsistencyCheck(shard).walk(repair=repair):
-            found += 1
-            _add(drift, each.code, f"{each.key} {each.entry[:32].hex()}")
+            found += each.code not in _KEPT
+            if counts_kept or each.code not in _KEPT:
+                _add(drift, each.code, f"{each.key} {each.entry[:32].hex()}")
     return found
 
 
@@ -187,7 +190,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
     yield from _findings(report)
     for code, kind in report["drift"].items():
         repair = _DRIFT[code][1]
-        if report["repaired"]:
+        if report["repaired"] and code not in _KEPT:
             yield f"Repaired: {kind['count']:,} {code}, {kind['means']}: {repair}."
         else:
             yield f"WRONG: {kind['count']:,} {code}, {kind['means']}. With --repair: {repair}."

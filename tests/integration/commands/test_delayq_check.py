@@ -249,6 +249,23 @@ def test_a_fault_that_a_repair_uncovers_is_repaired_too(kept: Redis) -> None:
     assert job.refresh().state == "ready"
 
 
+def test_a_damaged_schedule_is_wrong_until_a_person_has_decided(kept: Redis) -> None:
+    tasks.noop.schedules.set("sound", every=60)
+    job = tasks.noop.enqueue()
+    kept.hset(KEYS("schedules"), b"8 bytes.", "damaged")
+    kept.delete(KEYS.ready("default"))
+    found = report("--repair")
+    assert {code: group["count"] for code, group in found["drift"].items()} == {"ORPHANED": 1, "SCHEDULE_DAMAGED": 1}
+    assert found["repaired"] and found["wrong"]
+    assert job.refresh().state == "ready"
+    code, text = check("--repair")
+    assert code == 1
+    assert "WRONG: 1 SCHEDULE_DAMAGED, recurring schedules whose record is damaged." in text
+    assert "With --repair: kept until they are set again, or deleted." in text
+    get_store().schedules(0).delete_schedules([b"8 bytes."])
+    assert not report()["wrong"]
+
+
 def test_overdue_jobs_are_a_warning_that_names_their_queues(kept: Redis) -> None:
     queue("mail").pause()
     late = tasks.noop.using(queue="mail", expires=0.001)
