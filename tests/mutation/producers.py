@@ -383,4 +383,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if id(handle) in named or (refused and handle.draft.job.key is None):",
         "if id(handle) in named:",
     ): (COMMIT,),
+    at(
+        "a crontab of Celery with both kinds of days runs on either",
+        "task/recurring/celery_beat.py",
+        '    if not fields[2].startswith("*") and not fields[4].startswith("*"):',
+        "    if not fields:",
+    ): ("tests/integration/task/celery_beat",),
 }
