@@ -7,6 +7,7 @@ A class has Django's grammar: `__init__(self, next)`, `enqueue(self, job)` retur
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
@@ -16,9 +17,11 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
 from django.utils.module_loading import import_string
 
+from django_delayq.clock import moment
 from django_delayq.conf.settings import get_config, on_config_dropped, place_of
 from django_delayq.job.job import Job
 from django_delayq.middleware.job_thread import in_job_thread
+from django_delayq.recurring.schedule import Schedule
 
 #: What is made of a new job: its handle.
 H = TypeVar("H")
@@ -29,7 +32,7 @@ _METHODS = {"enqueue": "aenqueue", "run": "arun"}
 class MiddlewareJob:
     """The job as a middleware sees it. Only `context` can be changed, and only before `next.enqueue(job)`."""
 
-    __slots__ = ("_acall", "_call", "_job", "attempt", "context")
+    __slots__ = ("_acall", "_call", "_find_schedule", "_job", "_will_retry", "attempt", "context")
 
     def __init__(
         self,
@@ -38,9 +41,12 @@ class MiddlewareJob:
         acall: Callable[[], Awaitable[Any]] | None = None,
         *,
         attempt: int | None = None,
+        will_retry: Callable[[BaseException], bool] | None = None,
+        find_schedule: Callable[[], Schedule | None] | None = None,
     ) -> None:
         """`call` does what the chain is wrapped around; `acall` does it in an event loop, if that differs."""
         self._job, self._call, self._acall = job, call, acall
+        self._will_retry, self._find_schedule = will_retry, find_schedule
         #: The number of the attempt, from 1; None at the enqueue.
         self.attempt = attempt
         #: A dict of JSON values that travels in the job, at most 4 KiB. In `run()` it is a copy.
@@ -80,6 +86,28 @@ class MiddlewareJob:
     def kwargs(self) -> Mapping[str, Any]:
         """A copy of the keyword arguments."""
         return MappingProxyType(deepcopy(self._job.kwargs))
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the recurring schedule that made the job, among those of its task; None for other jobs."""
+        return self._job.occurrence.schedule if self._job.occurrence else None
+
+    @property
+    def occurrence(self) -> datetime | None:
+        """The occurrence for which the job runs, aware, in UTC; None for other jobs, and for those of `run_now()`."""
+        found = self._job.occurrence
+        return moment(found.moment_us) if found and found.moment_us is not None else None
+
+    def will_retry(self, error: BaseException) -> bool:
+        """Return whether another attempt follows this one, if it ends with that exception; False at the enqueue."""
+        return self._will_retry is not None and self._will_retry(error)
+
+    def find_schedule(self) -> Schedule | None:
+        """Return the recurring schedule of the job as it is now; None if there is none, or at the enqueue.
+
+        One round trip, so not in an event loop. Raises `StoreError`.
+        """
+        return None if self._find_schedule is None else self._find_schedule()
 
     def __repr__(self) -> str:
         # Without arguments and context: error reports show the variables of middlewares.

@@ -63,6 +63,11 @@ class Cron:
         return f"Cron({self.fields!r}, {self.zone.key!r})"
 
     @property
+    def six_fields(self) -> list[str]:
+        """The fields with the seconds first, also of five fields and of a nickname."""
+        return list(self._matches.parts)
+
+    @property
     def text(self) -> str:
         """The fields and the zone."""
         return f"cron {self.fields} in {self.zone.key}"

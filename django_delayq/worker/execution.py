@@ -25,11 +25,14 @@ from django_delayq.middleware.job_thread import in_job_thread
 from django_delayq.processes import database
 from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.processes.idle_connections import close_while_idle
+from django_delayq.recurring.schedule import Schedule
 from django_delayq.signals import announce, has_listener, job_started
+from django_delayq.store.digests import schedule_id
+from django_delayq.store.store import get_store
 from django_delayq.task import context as current
 from django_delayq.task import registry
 from django_delayq.worker.failure import clear_variables
-from django_delayq.worker.outcomes import expired, failed, outcome_of
+from django_delayq.worker.outcomes import expired, failed, judged, outcome_of
 from django_delayq.worker.time_limit import TimeLimit
 
 
@@ -206,7 +209,32 @@ def _call_from_loop(func: Any, *args: Any) -> Awaitable[Any]:
 
 def _wrapped(task: Any, claim: Claim, job: Job) -> MiddlewareJob:
     calls = partial(_run_task, task, claim, job), partial(_run_task_in_loop, task, claim, job)
-    return MiddlewareJob(job, *calls, attempt=claim.attempt)
+    will_retry, find_schedule = partial(_will_retry, task, claim, job), partial(_find_schedule, job)
+    return MiddlewareJob(job, *calls, attempt=claim.attempt, will_retry=will_retry, find_schedule=find_schedule)
+
+
+def _will_retry(task: Any, claim: Claim, job: Job, error: BaseException) -> bool:
+    """Return whether another attempt follows one that ended with this exception.
+
+    It does after a cancellation: by the stop of a worker, which costs no attempt, or by a hard limit.
+    """
+    running = current.current_job()
+    if running is not None and running.should_stop:
+        return False
+    if isinstance(error, asyncio.CancelledError):
+        return True
+    outcome = judged(task, claim, job, error)
+    decision = decide(outcome, job.retry, attempt=claim.attempt, jitter=0, waits_on_mismatch=job.kind.waits_on_mismatch)
+    return decision.action is Action.RETRY
+
+
+def _find_schedule(job: Job) -> Schedule | None:
+    """Return the recurring schedule of a job; None if there is none. One round trip."""
+    if job.occurrence is None:
+        return None
+    id = schedule_id(job.task, job.occurrence.schedule)
+    [found] = get_store(job.backend).schedules(job.shard).find([id])
+    return found.definition.schedule if found and found.definition else None
 
 
 def _run_task(task: Any, claim: Claim, job: Job) -> Any:

@@ -26,6 +26,11 @@ _NO_REASON = str(DeadLetterNow())
 def outcome_of(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
     """Return the outcome of an attempt whose code raised this; `task` is None if it was not the task's code."""
     runtime.current().on_task_exception(error)
+    return judged(task, claim, job, error)
+
+
+def judged(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
+    """Return what `outcome_of()` returns, while the middlewares still run."""
     if isinstance(error, RetryLater | Snooze):
         try:
             delay_us = _requested_us(error, claim, job)

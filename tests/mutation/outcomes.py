@@ -202,4 +202,16 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if kind is OutcomeKind.REJECTED and text != _NO_REASON:",
         "if False:",
     ): (REQUESTS,),
+    at(
+        "an attempt that is tried again is an error of its monitor",
+        "middleware/sentry_crons.py",
+        "if not job.will_retry(error):",
+        "if True:",
+    ): ("tests/integration/middleware/test_sentry_crons.py",),
+    at(
+        "a stopped job leaves its monitor in progress",
+        "worker/execution.py",
+        "    if running is not None and running.should_stop:\n        return False\n",
+        "",
+    ): ("tests/integration/middleware/test_sentry_crons.py",),
 }
