@@ -26,6 +26,12 @@ def migrating_page(section: str, part: str, *, app: str = "shop") -> dict[str, s
     return files_in(SECTIONS[section].split(f"### {part}\n")[1].split("\n### ")[0], app=app)
 
 
+def recurring_jobs(section: str, part: str, *, app: str = "shop") -> dict[str, str]:
+    """Return the files that a section of docs/migrating.md shows for recurring jobs; {} if it has none."""
+    _, _, shown = SECTIONS[section].partition("### Recurring jobs\n")
+    return files_in(shown.split(f"#### {part}\n")[1].split("\n#### ")[0], app=app) if shown else {}
+
+
 def readme(app: str) -> dict[str, str]:
     """Return the tasks of the README and its test of them: path -> text."""
     [tasks] = [text for text in README if text.startswith("# shop/tasks.py")]

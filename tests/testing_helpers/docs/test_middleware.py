@@ -19,4 +19,4 @@ def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
         "shop/test_middleware.py", "shop/test_supplied.py"
     )
     assert code == 0, output
-    assert "4 passed" in output
+    assert "5 passed" in output

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.docs.pages import SECTIONS, migrating_page, page, readme, shown_tests
+from tests.testing_helpers.docs.pages import SECTIONS, migrating_page, page, readme, recurring_jobs, shown_tests
 from tests.testing_helpers.docs.projects import Project
 
 DOCS = shown_tests()
@@ -62,6 +62,26 @@ def test_reminders(delayq, capsys):
     assert capsys.readouterr().out.splitlines() == ["reminding 1", "reminding 2", "reminding 3"]
 """
 
+#: A test of the recurring jobs in its sections.
+RECURRING = """
+from importlib.util import find_spec
+from django_delayq.task import registry
+from {app} import tasks
+
+def test_recurring_jobs(delayq):
+    declared = [each for task in registry.tasks() if task.name.startswith("{app}.") for each in task.recurring]
+    assert declared
+    if find_spec("{app}.digests"):
+        from {app} import digests
+        digests.set_digest(42, "Asia/Tokyo")
+        [moment] = tasks.send_digest.schedules.get("digest:42").next()
+        assert (moment.hour, str(moment.tzinfo)) == (8, "Asia/Tokyo")
+        ran = delayq.advance(days=1, run=True)
+        assert [(run.task, run.args) for run in ran] == [("{app}.tasks.send_digest", [42])]
+        digests.stop_digest(42)
+        assert tasks.send_digest.schedules.get("digest:42") is None
+"""
+
 
 @pytest.fixture
 def failing(tmp_path: Path) -> Project:
@@ -74,6 +94,9 @@ def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None
     for number, section in enumerate(SECTIONS):
         apps.append(app := f"from{number}")
         files |= migrating_page(section, "After", app=app) | {f"{app}/test_reminders.py": REMINDERS.format(app=app)}
+        if shown := recurring_jobs(section, "After", app=f"recurring{number}"):
+            apps.append(app := f"recurring{number}")
+            files |= shown | {f"{app}/test_recurring.py": RECURRING.format(app=app)}
     for name in PAGES:
         shown = page(name)
         apps += sorted({path.split("/")[0] for path in shown})
