@@ -265,8 +265,9 @@ class Config:
         1,
         integer(1, 1000),
         "Number of shards that share the jobs; each shard is one cluster slot. If the number changes while jobs with a "
-        "key wait, or while there are recurring schedules that were set at run time, `ShardsChanged` is raised; `run_dispatcher --force-shards` accepts the new number once. After that, "
-        "a dead letter whose key belongs to another shard cannot be retried; enqueue the job again.",
+        "key wait, or while there are recurring schedules that were set at run time, `ShardsChanged` is raised; "
+        "`run_dispatcher --force-shards` accepts the new number once. After that, a dead letter whose key belongs to "
+        "another shard cannot be retried; enqueue the job again.",
     )
     enqueue_timeout: float = setting(
         5.0,
