@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_delayq.clock import LATEST_US
+from django_delayq.clock import DAY_US, HOUR_US, LATEST_US, SECOND_US
 from django_delayq.exceptions import InvalidSchedule
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1)
+#: Most characters of the fields: six that list all their values take 526.
+_LONGEST = 1_000
 #: cronsim knows none of these.
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -71,6 +73,14 @@ class Cron:
     def text(self) -> str:
         """The fields and the zone."""
         return f"cron {self.fields} in {self.zone.key}"
+
+    @property
+    def least_distance_us(self) -> int:
+        """A second, a minute, an hour or a day, by the first field that names several values."""
+        second, minute, hour = (part.isdigit() for part in self._matches.parts[:3])
+        if not (second and minute):
+            return 60 * SECOND_US if second else SECOND_US
+        return DAY_US if hour else HOUR_US
 
     def next_after(self, moment_us: int) -> int | None:
         """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
@@ -151,10 +161,9 @@ def make_cron(fields: Any, zone: ZoneInfo) -> Cron:
     """Return the rule of cron fields. Raises `InvalidSchedule`; ImproperlyConfigured without the package cronsim."""
     if not isinstance(fields, str):
         raise InvalidSchedule(f"cron must be a string such as '0 9 * * mon-fri', got {type(fields).__name__}")
-    cron = Cron(fields, zone)
-    if cron.next_after(0) is None:
-        raise InvalidSchedule(f"cron={fields!r} never matches; use a day that its months have")
-    return cron
+    if len(fields) > _LONGEST:
+        raise InvalidSchedule(f"cron= has {len(fields):,} characters, more than {_LONGEST:,}; use ranges and steps")
+    return Cron(fields, zone)
 
 
 def _parse(fields: str) -> "CronSim":
@@ -164,13 +173,13 @@ def _parse(fields: str) -> "CronSim":
         raise ImproperlyConfigured("cron= needs the package cronsim: pip install 'django-delayq[cron]'") from None
     text = _NICKNAMES.get(fields.lower(), fields)
     if text.startswith("@"):
-        raise InvalidSchedule(f"cron={fields!r} is no nickname; use one of {', '.join(_NICKNAMES)}, or five fields")
+        raise InvalidSchedule(f"cron={fields!r:.80} is no nickname; use one of {', '.join(_NICKNAMES)}, or five fields")
     try:
         return CronSim(text, _EPOCH)
     except (CronSimError, AssertionError, TypeError, ValueError) as error:
         # Other errors than its own are raised for fields such as `L/2-3`.
         reason = str(error).lower() or "a field is wrong"
         raise InvalidSchedule(
-            f"cron={fields!r} cannot be read ({reason}); use five fields: minute hour day-of-month month day-of-week, "
-            f"or six with the seconds first"
+            f"cron={fields!r:.80} cannot be read ({reason}); use five fields: minute hour day-of-month month "
+            f"day-of-week, or six with the seconds first"
         ) from None

@@ -5,11 +5,13 @@ the same ones.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, pairwise
 from typing import Any, Protocol
 
-from django_delayq.clock import LATEST_US, SECOND_US, duration_us, moment_us
+from django_delayq.clock import DAY_US, LATEST_US, SECOND_US, duration_us, moment_us
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.cron import make_cron
 from django_delayq.recurring.zones import zone_of
@@ -17,6 +19,8 @@ from django_delayq.recurring.zones import zone_of
 _EVERY, _CRON = re.compile(r"every ([1-9]\d{0,11}) from (\d{1,11})"), re.compile(r"cron (.*) in (\S+)")
 #: The shortest interval: a dispatcher plants one job of a schedule after the other.
 SHORTEST_US = SECOND_US
+#: Among how many occurrences the shortest distance is searched.
+_LOOKED_AT = 50
 
 
 class HasOccurrences(Protocol):
@@ -26,12 +30,16 @@ class HasOccurrences(Protocol):
         """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
 
 
-class Rule(HasOccurrences, Protocol):
+class Rule(HasOccurrences, Hashable, Protocol):
     """The occurrences of a schedule."""
 
     @property
     def text(self) -> str:
         """The rule as it is stored and shown; `read_rule()` returns an equal rule."""
+
+    @property
+    def least_distance_us(self) -> int:
+        """The least time between two occurrences while no clocks change, or less; µs. It takes no search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +56,15 @@ class Every:
         """The interval in seconds, and the anchor in seconds since the epoch."""
         return f"every {self.interval_us // SECOND_US} from {self.anchor_us // SECOND_US}"
 
+    @property
+    def least_distance_us(self) -> int:
+        """The interval."""
+        return self.interval_us
+
     def next_after(self, moment_us: int) -> int | None:
         """Return the first occurrence after a moment. O(1)."""
-        if moment_us < self.anchor_us:
-            return self.anchor_us
-        occurrence = self.anchor_us + ((moment_us - self.anchor_us) // self.interval_us + 1) * self.interval_us
+        passed = max(-1, (moment_us - self.anchor_us) // self.interval_us)
+        occurrence = self.anchor_us + (passed + 1) * self.interval_us
         return occurrence if occurrence <= LATEST_US else None
 
 
@@ -63,7 +75,8 @@ def make_rule(*, every: Any = None, cron: Any = None, tz: Any = None, start: Any
     `InvalidMoment`.
     """
     if (every is None) is (cron is None):
-        raise InvalidSchedule("a schedule needs either every= or cron=")
+        both = "" if every is None else ", not both"
+        raise InvalidSchedule(f"a schedule needs either every= or cron={both}")
     if cron is not None:
         return make_cron(cron, zone_of(tz))
     if tz is not None:
@@ -91,14 +104,16 @@ def occurrences(rule: HasOccurrences, *, after_us: int, until_us: int = LATEST_U
         occurrence = rule.next_after(occurrence)
 
 
-def shortest_distance_us(rule: Rule, *, after_us: int, looked_at: int = 50) -> int | None:
-    """Return the least time between two of the next occurrences, in µs; None if there are fewer than two."""
-    shortest, last = None, None
-    for _, occurrence in zip(range(looked_at), occurrences(rule, after_us=after_us), strict=False):
-        if last is not None:
-            shortest = occurrence - last if shortest is None else min(shortest, occurrence - last)
-        last = occurrence
-    return shortest
+def shortest_distance_us(rule: Rule, *, after_us: int) -> int:
+    """Return the least time between two of the next occurrences, in µs."""
+    return rule.least_distance_us if isinstance(rule, Every) else _shortest_us(rule, after_us // DAY_US * DAY_US)
+
+
+# The search takes some ms, and many schedules have the same rule.
+@lru_cache(maxsize=4_096)
+def _shortest_us(rule: Rule, after_us: int) -> int:
+    found = pairwise(islice(occurrences(rule, after_us=after_us), _LOOKED_AT))
+    return min((later - earlier for earlier, later in found), default=LATEST_US)
 
 
 def _whole_second(moment_us: int) -> int:

@@ -9,7 +9,9 @@ from hashlib import blake2b
 from typing import Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
-from django_delayq.clock import DAY_US, HOUR_US, duration_us, moment_us
+from django.core.exceptions import ImproperlyConfigured
+
+from django_delayq.clock import DAY_US, HOUR_US, LATEST_US, SECOND_US, duration_us, moment_us
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.rule import Rule, make_rule, read_rule, shortest_distance_us
@@ -37,6 +39,8 @@ _STORED: tuple[tuple[str, str, Any], ...] = (
     ("w", "window_us", None),
     ("p", "pause_after", None),
 )
+_KEYS = {"n", "r", *(key for key, _, _ in _STORED)}
+_OVERLAPS, _CATCH_UPS = get_args(Overlap), get_args(CatchUp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +76,12 @@ class Schedule:
         """Read the stored form. Raises `InvalidSchedule` if this release cannot read it."""
         try:
             facts = json.loads(stored)
+            if unknown := facts.keys() - _KEYS:
+                raise InvalidSchedule(f"a later release stored it, with {', '.join(map(repr, sorted(unknown)))}")
             options = {name: facts[key] for key, name, _ in _STORED if key in facts}
             schedule = cls(name=facts["n"], rule=read_rule(facts["r"]), **options)
             schedule.check()
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ImproperlyConfigured) as error:
             raise InvalidSchedule(f"this release cannot read the schedule {stored[:200]!r}: {error}") from error
         return schedule
 
@@ -85,12 +91,10 @@ class Schedule:
             value = getattr(self, name)
             if not (value is None and name != "jitter_us") and (type(value) is not int or value < 0):
                 raise InvalidSchedule(f"{name} must be a whole number, got {value!r:.80}")
-        for name, known in (("overlap", Overlap), ("catch_up", CatchUp)):
+        for name, known in (("overlap", _OVERLAPS), ("catch_up", _CATCH_UPS)):
             value = getattr(self, name)
-            if value not in get_args(known):
-                raise InvalidSchedule(
-                    f"{name} must be one of {', '.join(map(repr, get_args(known)))}, got {value!r:.80}"
-                )
+            if value not in known:
+                raise InvalidSchedule(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r:.80}")
         check_schedule_name(self.name)
 
     def next_after(self, after_us: int) -> int | None:
@@ -102,7 +106,9 @@ class Schedule:
 
     def due_us(self, occurrence: int) -> int:
         """Return when the job of an occurrence is due."""
-        return occurrence + int(self._share("jitter") * self.jitter_us)
+        if not self.jitter_us:
+            return occurrence
+        return min(occurrence + int(self._share("jitter") * self.jitter_us), LATEST_US)
 
     def planted_us(self, occurrence: int, next_occurrence: int) -> int:
         """Return when the job of the next occurrence is planted, some time after the last one.
@@ -162,9 +168,11 @@ def make_schedule(
     Durations are seconds or timedeltas, moments aware datetimes. Raises `InvalidSchedule`, `InvalidDelay` or
     `InvalidMoment` naming the option, also if the schedule has no occurrence after `now_us`.
     """
-    rule = make_rule(every=every, cron=cron, tz=tz, start=start)
     start_us = None if start is None else moment_us(start, name="start")
-    end_us = None if end is None else moment_us(end, name="end")
+    if start_us is not None and not 0 <= start_us <= LATEST_US:
+        raise InvalidSchedule(f"start={start} must be between the years 1970 and 2255")
+    rule = make_rule(every=every, cron=cron, tz=tz, start=start)
+    end_us = None if end is None else min(moment_us(end, name="end"), LATEST_US)
     if end_us is not None and end_us <= max(now_us, start_us or 0):
         when = "start" if start_us is not None and end_us <= start_us else "now"
         raise InvalidSchedule(f"end={end} is not after {when}: the schedule would never run")
@@ -176,6 +184,9 @@ def make_schedule(
         raise InvalidSchedule("catch_up='all' needs overlap='wait' or 'allow': its jobs come all at once")
     if pause_after is not None and (type(pause_after) is not int or not 1 <= pause_after <= 255):
         raise InvalidSchedule(f"pause_after must be a whole number, 1 to 255, got {pause_after!r:.80}")
+    window_us = None if window is None else duration_us(window, name="window")
+    if window_us is not None and not SECOND_US <= window_us <= LATEST_US:
+        raise InvalidSchedule(f"window={window!r} must be at least 1 second, and end before the year 2255")
     schedule = Schedule(
         name=name,
         rule=rule,
@@ -184,17 +195,20 @@ def make_schedule(
         jitter_us=0 if jitter is None else duration_us(jitter, name="jitter"),
         overlap=overlap,
         catch_up=catch_up,
-        window_us=None if window is None else duration_us(window, name="window"),
+        window_us=window_us,
         pause_after=pause_after,
     )
     schedule.check()
     if schedule.next_after(now_us) is None:
-        raise InvalidSchedule("the schedule has no occurrence before its end: it would never run")
-    # Without jitter this is not computed: it takes a millisecond.
-    shortest = shortest_distance_us(rule, after_us=now_us) if schedule.jitter_us else None
-    if shortest is not None and schedule.jitter_us >= shortest:
-        raise InvalidSchedule(
-            f"jitter={jitter!r} must be shorter than the shortest time between two occurrences, "
-            f"which is {shortest / 1_000_000:g} s"
-        )
+        if cron is not None and rule.next_after(0) is None:
+            raise InvalidSchedule(f"cron={cron!r:.80} never matches; use a day that its months have")
+        until = "the year 2255" if end is None else "its end"
+        raise InvalidSchedule(f"the schedule has no occurrence before {until}: it would never run")
+    if schedule.jitter_us >= rule.least_distance_us:
+        shortest_us = shortest_distance_us(rule, after_us=now_us)
+        if schedule.jitter_us >= shortest_us:
+            raise InvalidSchedule(
+                f"jitter={jitter!r} must be shorter than the shortest time between two occurrences, "
+                f"which is {shortest_us // SECOND_US} s"
+            )
     return schedule

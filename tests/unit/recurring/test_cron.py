@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -169,6 +170,36 @@ def test_occurrences_agree_with_a_search_through_all_minutes(
 def test_fields_that_cannot_be_read_are_refused(fields: object, message: str) -> None:
     with pytest.raises(InvalidSchedule, match=message):
         make_cron(fields, UTC_ZONE)
+
+
+def test_fields_that_are_too_long_are_refused() -> None:
+    assert make_cron(",".join(map(str, range(60))) + " * * * *", UTC_ZONE)
+    with pytest.raises(InvalidSchedule, match="cron= has 1,001 characters, more than 1,000; use ranges and steps"):
+        make_cron("0," * 496 + "0 * * * *", UTC_ZONE)
+
+
+@pytest.mark.parametrize("zone", [BERLIN, LORD_HOWE, UTC_ZONE])
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ("* * * * * *", 1),
+        ("*/30 0 * * * *", 1),
+        ("5 * * * * *", 60),
+        ("* * * * *", 60),
+        ("0,59 * * * *", 60),
+        ("45 * * * *", 3_600),
+        ("45 1,2 * * *", 3_600),
+        ("@hourly", 3_600),
+        ("30 2 * * *", 86_400),
+        ("@weekly", 86_400),
+    ],
+)
+def test_no_two_occurrences_are_nearer_than_the_least_distance(fields: str, seconds: int, zone: ZoneInfo) -> None:
+    rule = make_cron(fields, zone)
+    assert rule.least_distance_us == seconds * SECOND_US
+    # No clocks change meanwhile.
+    found = occurrences(rule, after_us=us("2026-06-01T12:00", zone), until_us=us("2026-08-01T12:00", zone))
+    assert min(later - earlier for earlier, later in pairwise(islice(found, 500))) >= rule.least_distance_us
 
 
 def test_a_rule_ends_before_the_last_moment_that_a_score_holds() -> None:

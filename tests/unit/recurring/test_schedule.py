@@ -1,11 +1,13 @@
 """Schedules: bounds, jitter, planting, and options that are refused."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from django_delayq.exceptions import DelayQError, InvalidDelay, InvalidMoment, InvalidSchedule
+from django_delayq.recurring.cron import make_cron
 from django_delayq.recurring.rule import Every, make_rule, occurrences, read_rule
 from django_delayq.recurring.schedule import Schedule, make_schedule
 
@@ -110,6 +112,12 @@ def test_a_late_job_expires_only_if_nothing_is_caught_up() -> None:
         ({"overlap": "queue"}, InvalidSchedule, "overlap must be one of 'skip', 'wait', 'stop', 'allow', got 'queue'"),
         ({"catch_up": "some"}, InvalidSchedule, "catch_up must be one of 'none', 'last', 'all'"),
         ({"window": 5}, InvalidSchedule, "window= is for catch_up='none'"),
+        ({"catch_up": "none", "window": 0.5}, InvalidSchedule, "window=0.5 must be at least 1 second"),
+        ({"catch_up": "none", "window": timedelta.max}, InvalidSchedule, "end before the year 2255"),
+        ({"start": datetime(1969, 12, 31, tzinfo=UTC)}, InvalidSchedule, "between the years 1970 and 2255"),
+        ({"start": datetime(2256, 1, 1, tzinfo=UTC)}, InvalidSchedule, "between the years 1970 and 2255"),
+        ({"every": timedelta(days=200_000)}, InvalidSchedule, "no occurrence before the year 2255"),
+        ({"every": None, "cron": "0 9 1 1 *", "tz": "UTC", "jitter": 366 * 86_400}, InvalidSchedule, "31536000 s"),
         ({"pause_after": 0}, InvalidSchedule, "pause_after must be a whole number, 1 to 255"),
         ({"pause_after": True}, InvalidSchedule, "pause_after"),
     ],
@@ -132,6 +140,26 @@ def test_a_stored_schedule_is_read_again(options: dict[str, Any]) -> None:
     assert Schedule.unpack(schedule.pack()) == schedule
 
 
+def test_the_jitter_of_a_rule_with_rare_occurrences_may_be_long() -> None:
+    assert made(every=None, cron="0 9 1 * *", tz="UTC", jitter=timedelta(days=27)).jitter_us == 27 * 24 * HOUR
+    assert made(every=None, cron="30 9,21 * * *", tz="Europe/Berlin", jitter=timedelta(hours=10)).jitter_us == 10 * HOUR
+
+
+def test_nothing_is_due_or_begins_after_the_last_moment_that_a_score_holds() -> None:
+    last = 2**53 - 1
+    assert Every(HOUR, last // HOUR * HOUR + HOUR).next_after(0) is None
+    assert Every(HOUR).next_after(last - HOUR) == last // HOUR * HOUR
+    assert Schedule(name="a", rule=Every(HOUR), jitter_us=HOUR).due_us(last) == last
+
+
+def test_without_the_package_of_a_rule_a_stored_schedule_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = made(every=None, cron="7 9 * * *", tz="UTC").pack()
+    make_cron.cache_clear()
+    monkeypatch.setitem(sys.modules, "cronsim", None)
+    with pytest.raises(InvalidSchedule, match="needs the package cronsim"):
+        Schedule.unpack(stored)
+
+
 def test_a_usual_schedule_takes_few_bytes() -> None:
     assert len(made(every=None, cron="0 9 * * mon-fri", tz="Europe/Berlin").pack()) <= 70
 
@@ -150,6 +178,9 @@ def test_a_usual_schedule_takes_few_bytes() -> None:
         b'{"n":"a","r":"every 60 from 0","o":["skip"]}',
         b'{"n":"a","r":"every 60 from 0","j":-1}',
         b'{"n":"a","r":"every 60 from 0","e":1.5}',
+        # A later release has more options.
+        b'{"n":"a","r":"every 60 from 0","holidays":"de"}',
+        b"[" * 100_000,
         b"\xff",
     ],
 )
