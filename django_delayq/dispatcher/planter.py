@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from time import monotonic
 
 from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import DelayQError, InvalidSchedule
 from django_delayq.logs import logger
 from django_delayq.recurring.plan import make_plan
-from django_delayq.store.schedules.planting import Planted, Planting
+from django_delayq.store.schedules.planting import Planted, Planting, new_job
 from django_delayq.store.schedules.schedules import StoredSchedule
 from django_delayq.store.shard import Shard
 
@@ -37,26 +38,29 @@ class Planter:
         planned, count, until = list[Planted](), 0, monotonic() + _LONGEST
         for schedule in self._planting.read(random.sample(ids, min(len(ids), _BATCH))):
             planned.append(self._plan(schedule, now_us=now_us))
-            count += len(planned[-1].plan.occurrences) if planned[-1].plan else 0
+            count += len(planned[-1].jobs)
             if count >= _JOBS or monotonic() > until:
                 break
         done = self._planting.plant(planned) if planned else []
-        return sum(
-            len(each.plan.occurrences) for each, is_done in zip(planned, done, strict=True) if is_done and each.plan
-        )
+        return sum(len(each.jobs) for each, is_done in zip(planned, done, strict=True) if is_done)
 
     def _plan(self, schedule: StoredSchedule, *, now_us: int) -> Planted:
-        record, definition = schedule.record, schedule.definition
-        if definition is None:
+        record = schedule.record
+        try:
+            if schedule.definition is None:
+                raise schedule.fault or InvalidSchedule()
+            plan = make_plan(
+                schedule.definition.schedule,
+                last_us=record.occurrence_us,
+                last_start_us=record.last_start_us,
+                is_waiting=schedule.planted is not None,
+                now_us=now_us,
+            )
+            jobs = [new_job(schedule.definition, occurrence_us) for occurrence_us in plan.occurrences]
+        except DelayQError as error:
+            # One schedule must not keep a dispatcher from its other work.
             if schedule.id not in self._unreadable:
                 self._unreadable.add(schedule.id)
-                logger.error("Recurring schedule %s is not planted: %s", schedule.id.hex(), schedule.fault)
-            return Planted(schedule, None, now_us + _LOOK_AGAIN_US)
-        plan = make_plan(
-            definition.schedule,
-            last_us=record.occurrence_us,
-            last_start_us=record.last_start_us,
-            is_waiting=schedule.planted is not None,
-            now_us=now_us,
-        )
-        return Planted(schedule, plan)
+                logger.error("Recurring schedule %s is not planted: %s", schedule.id.hex(), error)
+            return Planted(schedule, None, look_again_us=now_us + _LOOK_AGAIN_US)
+        return Planted(schedule, plan, jobs)

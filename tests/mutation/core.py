@@ -232,8 +232,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the last secret encrypts",
         "job/security/encryption.py",
-        "name, nonce = next(iter(self._keys)), ",
-        "name, nonce = next(reversed(self._keys)), ",
+        "name = next(iter(self._keys))",
+        "name = next(reversed(self._keys))",
     ): (ENCRYPTION_UNIT,),
     at(
         "a claim that is confirmed during reclaim does not count as an attempt",

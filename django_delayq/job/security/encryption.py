@@ -49,11 +49,16 @@ class Cipher:
         if on:
             self._load()
 
-    def seal(self, raw_id: bytes, purpose: bytes, text: bytes) -> bytes:
-        """Return the text to store, encrypted if encryption is on. It can be opened only for this id and purpose."""
+    def seal(self, raw_id: bytes, purpose: bytes, text: bytes, *, repeatable: bool = False) -> bytes:
+        """Return the text to store, encrypted if encryption is on. It can be opened only for this id and purpose.
+
+        `repeatable`: the same text is encrypted to the same bytes as long as the first secret is the same.
+        """
         if not self.on:
             return text
-        name, nonce = next(iter(self._keys)), os.urandom(_NONCE)
+        name = next(iter(self._keys))
+        # A nonce of the text is used again only for this text, so it shows no more than that the text is the same.
+        nonce = self._digest(name, b"nonce", raw_id, purpose, text) if repeatable else os.urandom(_NONCE)
         return b"".join((_MARK, name, nonce, self._job_cipher(name, raw_id).encrypt(nonce, text, raw_id + purpose)))
 
     def open(self, raw_id: bytes, purpose: bytes, stored: bytes) -> bytes:
@@ -83,6 +88,9 @@ class Cipher:
             return self.open(raw_id, purpose, stored)
         except BadBody:
             return b""
+
+    def _digest(self, name: bytes, *parts: bytes) -> bytes:
+        return hmac.digest(self._keys[name], b"".join(parts), "sha256")[:_NONCE]
 
     def _job_cipher(self, name: bytes, raw_id: bytes) -> Any:
         # A method of its own: error reports show the local variables of a frame, and this one cannot fail.

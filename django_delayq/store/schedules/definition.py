@@ -3,7 +3,8 @@
 It is signed and encrypted as jobs are: dispatchers make jobs of it, and sign these.
 """
 
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
 from typing import Self
@@ -19,8 +20,11 @@ from django_delayq.store.digests import schedule_id
 
 #: What the tag of an encrypted definition covers, beside the id.
 _PURPOSE = b"schedule"
-#: Length of the schedule, cost of its jobs, and whether a limit drops them.
-_HEAD = Struct(">HH?")
+#: Four zero bytes, length of the schedule, cost of its jobs, and whether a limit drops them. No encrypted text begins
+#: with a zero. With four of them, no signed body of a job can be read as a definition, and no definition as a body.
+_HEAD, _START = Struct(">IHH?"), 0
+#: Longest text whose definition is cached, in bytes.
+_LONGEST_CACHED = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +36,29 @@ class Definition:
     #: How much a job counts under each of its limits, and whether it is dropped if it may not begin, as in `UnsentJob`.
     cost: int = 1
     drops: bool = False
+    #: The body of the job, if it is made already.
+    body: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def id(self) -> bytes:
         """The 8 bytes by which Redis knows the schedule."""
         return schedule_id(self.job.task, self.schedule.name)
 
-    def encode(self, *, max_payload: int) -> bytes:
-        """Return the bytes of the definition: lengths and options, the schedule, a body. Raises `PayloadTooLarge`."""
+    def encode(self) -> bytes:
+        """Return the bytes of the definition: lengths and options, the schedule, a body."""
         schedule = self.schedule.pack()
-        _, body = encode_new(replace(self.job, raw_id=b""), max_payload=max_payload)
-        return _HEAD.pack(len(schedule), self.cost, self.drops) + schedule + body
+        # A body does not have the id of its job. The size of the arguments was checked when the job was made.
+        body = self.body or encode_new(self.job, max_payload=sys.maxsize)[1]
+        return _HEAD.pack(_START, len(schedule), self.cost, self.drops) + schedule + body
 
-    def pack(self, *, signer: BodySigner, cipher: Cipher, max_payload: int) -> bytes:
-        """Return the stored form: a byte for the format, and those bytes, encrypted and signed as the settings say."""
-        text = cipher.seal(self.id, _PURPOSE, self.encode(max_payload=max_payload))
-        return signer.sign(self.id, bytes((FORMAT,)) + text)
+    def pack(self, *, signer: BodySigner, cipher: Cipher) -> bytes:
+        """Return the stored form: a byte for the format, and those bytes, encrypted and signed as the settings say.
+
+        Equal definitions have equal forms, so that a script finds out whether one has changed.
+        """
+        id = self.id
+        text = cipher.seal(id, _PURPOSE, self.encode(), repeatable=True)
+        return signer.sign(id, bytes((FORMAT,)) + text)
 
     @classmethod
     def unpack(cls, stored: bytes, *, id: bytes, shard: int, signer: BodySigner, cipher: Cipher) -> Self:
@@ -57,7 +68,9 @@ class Definition:
             text = unsigned(stored)
             if text[:1] != bytes((FORMAT,)):
                 raise InvalidSchedule("a later release stored this schedule")
-            return cls(*_read(cipher.open(id, _PURPOSE, text[1:]), shard))
+            text = cipher.open(id, _PURPOSE, text[1:])
+            read = _read if len(text) <= _LONGEST_CACHED else _read.__wrapped__
+            return cls(*read(text, shard))
         except (BadBody, BadSignature) as error:
             raise InvalidSchedule(f"this process cannot read the schedule: {error}") from error
 
@@ -67,6 +80,8 @@ class Definition:
 def _read(text: bytes, shard: int) -> tuple[Schedule, Job, int, bool]:
     if len(text) < _HEAD.size:
         raise BadBody("its definition is cut")
-    length, cost, drops = _HEAD.unpack_from(text)
+    zero, length, cost, drops = _HEAD.unpack_from(text)
+    if zero != _START:
+        raise BadBody("it is no definition of a schedule")
     start = _HEAD.size + length
     return Schedule.unpack(text[_HEAD.size : start]), decode(text[start:], raw_id=b"", shard=shard), cost, drops

@@ -1,8 +1,12 @@
 """Planting: enqueue the next jobs of recurring schedules. Called by the dispatcher."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from django.views.decorators.debug import sensitive_variables
+
+from django_delayq.clock import LATEST_US
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Expiry, Occurrence
 from django_delayq.job.unsent import UnsentJob, encode_new
@@ -19,11 +23,13 @@ _PLANT = Script("plant")
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A schedule as it was read, and the plan for it; None: this process cannot read it."""
+    """A schedule as it was read, the plan for it, and the jobs of its occurrences."""
 
     schedule: StoredSchedule
+    #: None: this process cannot read the schedule, or cannot make its jobs.
     plan: Plan | None
-    #: When a dispatcher looks at a schedule again that this process cannot read, µs since the epoch.
+    jobs: Sequence[UnsentJob] = ()
+    #: When a dispatcher looks again at a schedule without a plan, µs since the epoch.
     look_again_us: int = 0
 
 
@@ -43,12 +49,14 @@ class Planting:
             self._shard.execute("ZREM", self._shard.keys("next_planting"), *missing)
         return [schedule for schedule in found if schedule is not None]
 
+    # Errors of the client have bodies in their frames.
+    @sensitive_variables()
     def plant(self, planted: Sequence[Planted]) -> list[bool]:
         """Enqueue the planned jobs of each schedule that has not changed since; return for each whether it had not.
 
         Atomic, one round trip, O(log n) a job; up to 250 jobs in all.
         """
-        queues = list(dict.fromkeys(filter(None, map(_queue_of, planted))))
+        queues = dict.fromkeys(item.job.queue for each in planted for item in each.jobs)
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
         firsts, count = [], 0
@@ -63,15 +71,14 @@ class Planting:
         """Append the arguments of a schedule; return how many jobs of the script they are."""
         schedule, plan, record = planted.schedule, planted.plan, planted.schedule.record
         last_us, flags = record.occurrence_us, record.flags & ~UNREADABLE
-        if plan is None or schedule.definition is None:
+        if plan is None:
             args += (schedule.id, record.version, last_us, flags | UNREADABLE, planted.look_again_us, "")
             return 1
         next_us = plan.next_planting_us
         if not plan.occurrences:
             args += (schedule.id, record.version, last_us, flags, "", "")
             return 1
-        for occurrence_us in plan.occurrences:
-            item = new_job(schedule.definition, occurrence_us, max_payload=self._shard.config.tasks.max_payload)
+        for occurrence_us, item in zip(plan.occurrences, planted.jobs, strict=True):
             due, body = self._enqueue.due_and_body(item, None)
             extras = self._enqueue.extras(item)._replace(schedule_version=record.version)
             args += (schedule.id, record.version, last_us, flags, "" if next_us is None else next_us, occurrence_us)
@@ -80,20 +87,18 @@ class Planting:
         return len(plan.occurrences)
 
 
-def new_job(definition: Definition, occurrence_us: int | None, *, max_payload: int) -> UnsentJob:
+def new_job(definition: Definition, occurrence_us: int | None) -> UnsentJob:
     """Return the job of an occurrence, or the job that a person runs by hand now."""
     schedule, expiry, due_us = definition.schedule, definition.job.expiry, None
     if occurrence_us is not None:
         due_us = schedule.due_us(occurrence_us)
         expires_after_us = schedule.expires_after_us(occurrence_us, schedule.next_after(occurrence_us))
         if expires_after_us is not None:
-            expiry = Expiry(moment_us=due_us + expires_after_us)
+            window = Expiry(moment_us=min(due_us + expires_after_us, LATEST_US))
+            # The option `expires` of the task may end earlier.
+            is_first = expiry is None or expiry.from_due(due_us).moment_us > window.moment_us
+            expiry = window if is_first else expiry
     job = replace(definition.job, raw_id=next_id(), occurrence=Occurrence(schedule.name, occurrence_us), expiry=expiry)
-    job, body = encode_new(job, max_payload=max_payload, delayed=due_us is not None)
+    # MAX_PAYLOAD counts when the schedule is set. Its jobs have more in their bodies, and it may be less by now.
+    job, body = encode_new(job, max_payload=sys.maxsize, delayed=due_us is not None)
     return UnsentJob(job=job, body=body, due_us=due_us, cost=definition.cost, drops=definition.drops)
-
-
-def _queue_of(planted: Planted) -> str | None:
-    """Return the queue of the jobs to plant; None if there are none."""
-    has_jobs = planted.plan is not None and planted.plan.occurrences
-    return planted.schedule.definition.job.queue if planted.schedule.definition and has_jobs else None

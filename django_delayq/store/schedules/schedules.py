@@ -1,7 +1,7 @@
 """Schedules: store, change and read recurring schedules. Called by any process."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_delayq.clock import SECOND_US, estimated_us
@@ -31,7 +31,8 @@ class StoredSchedule:
 
     id: bytes
     shard: int
-    record: ScheduleRecord
+    #: Not in the repr: it has the arguments of the jobs.
+    record: ScheduleRecord = field(repr=False)
     #: None if this process cannot read it; `fault` is the reason.
     definition: Definition | None
     fault: InvalidSchedule | None = None
@@ -77,7 +78,7 @@ class Schedules:
     def set_schedules(self, definitions: Sequence[Definition]) -> list[bytes]:
         """Store up to 250 schedules, or change those that differ; return the ids of waiting jobs to cancel.
 
-        Atomic, one round trip, O(log n) a schedule; with encryption one more. Raises `InvalidSchedule` for one that is
+        Atomic, one round trip, O(log n) a schedule. Raises `InvalidSchedule` for one that is
         declared in code.
         """
         reply = self._shard.run(_SET, self._arguments(definitions))
@@ -92,7 +93,7 @@ class Schedules:
 
         Returns the ids of waiting jobs to cancel. `kept` are ids of schedules that stay as they are. `after` is what
         `declared_by()` returned; None is returned if another process has declared since. Atomic, one round trip,
-        O(log n) a schedule; with encryption one more.
+        O(log n) a schedule.
         """
         head: list[Part] = [b"" if after is None else after.pack(), by.pack(), b"".join(kept)]
         reply = self._shard.run(_DECLARE, head + self._arguments(definitions))
@@ -110,19 +111,12 @@ class Schedules:
 
     def _arguments(self, definitions: Sequence[Definition]) -> list[Part]:
         """Return the arguments of a script for schedules to store."""
-        shard, max_payload = self._shard, self._shard.config.tasks.max_payload
-        packed = [each.pack(signer=shard.signer, cipher=shard.cipher, max_payload=max_payload) for each in definitions]
-        if shard.cipher.on:
-            # No two encrypted texts are equal, so an unchanged definition keeps the stored one.
-            for at, stored in enumerate(self.find([definition.id for definition in definitions])):
-                old, new = stored and stored.definition, definitions[at]
-                if stored and old and old.encode(max_payload=max_payload) == new.encode(max_payload=max_payload):
-                    packed[at] = stored.record.definition
         args: list[Part] = []
-        for definition, stored_form in zip(definitions, packed, strict=True):
+        for definition in definitions:
             schedule = definition.schedule
             overlap = overlap_number(schedule.overlap, schedule.catch_up)
-            args += (definition.id, overlap, schedule.pause_after or 0, stored_form)
+            stored = definition.pack(signer=self._shard.signer, cipher=self._shard.cipher)
+            args += (definition.id, overlap, schedule.pause_after or 0, stored)
         return args
 
     def find(self, ids: Sequence[bytes]) -> list[StoredSchedule | None]:

@@ -55,6 +55,19 @@ def test_the_same_text_is_never_sealed_alike() -> None:
     assert len({cipher.seal(JOB.raw_id, RESULT, b"1") for _ in range(100)}) == 100
 
 
+def test_a_repeatable_text_is_sealed_alike_for_one_id_purpose_and_secret() -> None:
+    cipher, others = Cipher(on=True, secrets=[SECRET]), Cipher(on=True, secrets=[OTHER, SECRET])
+
+    def sealed(by: Cipher = cipher, raw_id: bytes = b"1", purpose: bytes = RESULT, text: bytes = b"text") -> bytes:
+        return by.seal(raw_id, purpose, text, repeatable=True)
+
+    assert sealed() == sealed() and cipher.open(b"1", RESULT, sealed()) == b"text"
+    different = [sealed(), sealed(others), sealed(raw_id=b"2"), sealed(purpose=ATTEMPTS), sealed(text=b"texts")]
+    nonces = {each[5:17] for each in different}
+    assert len(set(different)) == len(nonces) == 5
+    assert others.open(b"1", RESULT, sealed()) == b"text"
+
+
 def test_a_later_release_reads_what_this_one_stored() -> None:
     stored = bytes.fromhex("015b0f91ff000102030405060708090a0bfc2dcc9aa507db83f6f867cbe7fa680cde34d6216b1e4eea57295f")
     assert Cipher(on=True, secrets=[SECRET]).open(bytes(range(12)), RESULT, stored) == b'{"value":1}'
