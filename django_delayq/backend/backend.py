@@ -54,7 +54,7 @@ class DelayQTask(Task):  # type: ignore[type-arg]
 
     @property
     def schedules(self) -> TaskSchedules:
-        """The recurring schedules of the task."""
+        """The recurring schedules of the task, in the store of its alias; their jobs have the options that it has."""
         backend: Any = self.get_backend()
         schedules: TaskSchedules = backend.delayq_task(self).schedules
         return schedules
@@ -166,14 +166,15 @@ class DelayQBackend(BaseTaskBackend):
                 raise ImproperlyConfigured(f"{problem.msg} {problem.hint or ''}".rstrip())
         return self.options
 
+    def delayq_task(self, task: Any) -> DjangoTask[..., Any]:
+        """Return the task with the options of its jobs. Raises ImproperlyConfigured."""
+        on_commit = self._valid_options.get("ON_COMMIT", False)
+        return DjangoTask.of(_with_datetime(task), self.options_of(task), on_commit=on_commit)
+
     def options_of(self, task: Any) -> TaskOptions:
         """Return the options that OPTIONS and the task itself give its jobs. Raises ImproperlyConfigured."""
         in_settings = self._valid_options.get("TASKS", {}).get(task.module_path, {})
         return TaskOptions.read({**in_settings, **(getattr(task, "delayq", None) or {})}, of=task.module_path)
-
-    def delayq_task(self, task: Any) -> DjangoTask[..., Any]:
-        """Return our task of Django's one, with the options of this alias. Raises ImproperlyConfigured."""
-        return DjangoTask.of(task, self.options_of(task), on_commit=self._valid_options.get("ON_COMMIT", False))
 
     def _problems(self) -> Iterator[CheckMessage]:
         of, given = f"TASKS[{self.alias!r}]['OPTIONS']", cast(Any, self.options)

@@ -4,7 +4,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -50,6 +50,18 @@ def positional_and_named(arguments: Any) -> tuple[list[Any], dict[str, Any]]:
             f"got {type(arguments).__name__}; write (value,) for a single argument"
         )
     return list(arguments), {}
+
+
+def args_and_kwargs(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the values of the options `args` and `kwargs` of one job. Raises TypeError."""
+    # A set has no order.
+    if isinstance(args, str | bytes | Mapping | Set) or not isinstance(args, Iterable):
+        raise TypeError(
+            f"args must be a list of positional arguments, got {type(args).__name__}; a dict is for kwargs="
+        )
+    if not isinstance(kwargs, Mapping | None):
+        raise TypeError(f"kwargs must be a dict of keyword arguments, got {type(kwargs).__name__}")
+    return list(args), dict(kwargs or {})
 
 
 def check_fit(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], *, of: str = "") -> None:

@@ -9,6 +9,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
+from django_delayq.task.arguments import args_and_kwargs
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.options.expiry import Expires, OnExpiry
 from django_delayq.task.options.limits import LimitOption, OnLimit
@@ -16,7 +17,7 @@ from django_delayq.task.options.task_options import Unique, Until
 from django_delayq.task.task import Task
 
 
-@sensitive_variables("args", "kwargs")
+@sensitive_variables("args", "kwargs", "positional", "named")
 def execute_later(
     queue: str,
     name: str,
@@ -42,12 +43,7 @@ def execute_later(
     timedelta; 0 means as soon as possible. `at` is an aware datetime instead. The other options are those of
     `Task.using()`. Raises `UnknownTask`, and what `Task.using()` and `Task.enqueue()` raise.
     """
-    if isinstance(args, (str, bytes, Mapping)):
-        raise TypeError(
-            f"args must be a list of positional arguments, got {type(args).__name__}; a dict is for kwargs="
-        )
-    if not isinstance(kwargs, Mapping | None):
-        raise TypeError(f"kwargs must be a dict of keyword arguments, got {type(kwargs).__name__}")
+    positional, named = args_and_kwargs(args, kwargs)
     task: Task[..., Any] = registry.get(name)
     check_name(queue, name="queue")
     if delay is None:
@@ -57,4 +53,4 @@ def execute_later(
     options: dict[str, Any] = {"key": key, "unique": unique, "until": until, "priority": priority}
     options |= {"expires": expires, "on_expiry": on_expiry, "tenant": tenant}
     options |= {"limit": limit, "cost": cost, "on_limit": on_limit}
-    return task.using(queue=queue, **time, **options).enqueue(*args, **(kwargs or {}))
+    return task.using(queue=queue, **time, **options).enqueue(*positional, **named)

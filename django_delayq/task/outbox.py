@@ -22,6 +22,8 @@ from django_delayq.task.sender import calls_project, name_unsent, names_of, send
 
 #: Most errors of one commit whose texts are notes of the error that is raised.
 MOST_NOTES = 20
+#: What is done after a commit beside sending jobs. It must be safe to repeat.
+Change = Callable[[], object]
 
 
 class _Commit(partial[None]):
@@ -32,8 +34,9 @@ class _PendingSends:
     """The jobs of one transaction of one connection. Only commit hooks refer to it, so it does not outlive them."""
 
     def __init__(self) -> None:
-        #: Jobs whose connections have all committed, and that are not sent yet.
+        #: Jobs whose connections have all committed, and that are not sent yet; and changes that are not made yet.
         self.committed: list[JobHandle] = []
+        self.changes: list[Change] = []
         self.latest: _Flush | None = None
         #: Each error, and the jobs that were not sent because of it.
         self._refused: list[tuple[JobRefused, list[JobHandle]]] = []
@@ -52,7 +55,7 @@ class _PendingSends:
                 left = ", ".join(handle.id for handle in self.committed)
                 logger.warning("Jobs %s could not be sent after the commit; its last hook retries: %s", left, failure)
             return
-        refused, self._refused, self.committed = self._refused, [], []
+        refused, self._refused, self.committed, self.changes = self._refused, [], [], []
         error = failure or next((each for each, _ in refused), None)
         if error is not None:
             for each, handles in refused[:MOST_NOTES]:
@@ -85,11 +88,22 @@ class _PendingSends:
                     break
                 else:
                     break
+        try:
+            # In their order, and none after one that fails: one may undo another.
+            while self.changes:
+                self.changes[0]()
+                self.changes.pop(0)
+        except StoreError as error:
+            failures.append(error)
         if len(failures) > 1:
             first, *others = failures
             for other in others:
-                first.add_note(f"Another store: {other}")
+                first.add_note(f"Also after the commit: {other}")
             name_unsent(first, self.committed, first.accepted)
+        if self.changes:
+            first = failures[0]
+            first.offer_resend(self.committed, partial(_send_again, self.committed, self.changes))
+            first.add_note(f"Not (surely) made: {len(self.changes)} changes of schedules; error.resend() makes them.")
         return failures[0] if failures else None
 
 
@@ -113,6 +127,12 @@ def _refusals(error: JobRefused, left: Sequence[JobHandle]) -> Iterable[tuple[Jo
             if id(handle) in named or (refused and handle.draft.job.key is None):
                 refused.append(handle)
     return by_tenant.values()
+
+
+def _send_again(handles: Sequence[JobHandle], changes: Sequence[Change]) -> None:
+    pending = _PendingSends()
+    pending.committed, pending.changes = list(handles), list(changes)
+    pending.send(last=True)
 
 
 class _Flush:
@@ -166,17 +186,30 @@ def _without_waiting(handles: Sequence[JobHandle]) -> list[JobHandle]:
         else:
             ready.append(handle)
     for aliases, waiting in waits.items():
-        _wait(aliases, waiting)
+        _wait(aliases, partial(_add_jobs, waiting))
     return ready
 
 
-def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
+def _add_jobs(handles: Sequence[JobHandle], pending: _PendingSends) -> None:
+    pending.committed.extend(handles)
+
+
+def after_commit(aliases: Sequence[str], change: Change) -> None:
+    """Make a change once each of these connections has committed; not at all if one of them rolls back.
+
+    It may raise `StoreError`, and is then made again by the `resend()` of that error.
+    """
+    _wait(aliases, lambda pending: pending.changes.append(change))
+
+
+def _wait(aliases: Sequence[str], add: Callable[[_PendingSends], object]) -> None:
+    """Call `add` with what the last of these connections sends after its commit."""
     missing = set(aliases)
 
     def committed(alias: str, pending: _PendingSends) -> None:
         missing.discard(alias)
         if not missing:
-            pending.committed.extend(handles)
+            add(pending)
 
     for alias in aliases:
         connection = connections[alias]
@@ -191,19 +224,6 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
         # Without savepoint ids: the rollback of a savepoint must not remove the flush of other jobs.
         hook: tuple[Any, ...] = (set(), flush, False)
         connection.run_on_commit.append(hook)
-
-
-def after_commit(aliases: Sequence[str], func: Callable[[], Any]) -> None:
-    """Call a function once each of these connections has committed; not at all if one of them rolls back."""
-    missing = set(aliases)
-
-    def committed(alias: str) -> None:
-        missing.discard(alias)
-        if not missing:
-            func()
-
-    for alias in aliases:
-        connections[alias].on_commit(partial(committed, alias))
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:

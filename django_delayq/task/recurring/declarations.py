@@ -79,5 +79,5 @@ def make_declarations(store: Store, shard: int) -> Declarations:
     definitions.sort(key=lambda definition: definition.id)
     digest = blake2b(b"".join(sorted(kept)), digest_size=16)
     for definition in definitions:
-        digest.update(definition.encode(max_payload=store.config.tasks.max_payload))
+        digest.update(definition.encode())
     return Declarations(definitions, kept, digest.digest())

@@ -1,7 +1,10 @@
 """Schedule handle: one recurring schedule of a task, as it was read."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -28,12 +31,25 @@ class ScheduledRun(NamedTuple):
     took: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ScheduleHandle:
-    """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again."""
+    """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again.
+
+    If this process cannot read its definition, `fault` says why. It can be paused, resumed and deleted nevertheless,
+    and set again; the rest raises `InvalidSchedule`.
+    """
 
     _stored: StoredSchedule
     backend: str | None = None
+    _: KW_ONLY
+    #: The options of its task; None: ON_COMMIT, and all connections.
+    _on_commit: bool | None = None
+    _database: str | None = None
+
+    def __repr__(self) -> str:
+        found = self._stored.definition
+        words = f"{found.schedule.name!r} of {found.job.task}" if found else f"{self._stored.id.hex()} unreadable"
+        return f"<ScheduleHandle {words}{', paused' if self.is_paused else ''}>"
 
     @property
     def name(self) -> str:
@@ -44,6 +60,11 @@ class ScheduleHandle:
     def task(self) -> str:
         """The name of its task."""
         return self._definition.job.task
+
+    @property
+    def fault(self) -> str | None:
+        """Why this process cannot read it, so that its dispatchers plant no job; None if it can."""
+        return None if self._stored.fault is None else str(self._stored.fault)
 
     @property
     def is_paused(self) -> bool:
@@ -100,13 +121,44 @@ class ScheduleHandle:
     def refresh(self) -> "ScheduleHandle | None":
         """Return it as it is now; None if it was deleted. One round trip."""
         [stored] = self._store.schedules(self._stored.shard).find([self._stored.id])
-        return None if stored is None else ScheduleHandle(stored, self.backend)
+        return None if stored is None else replace(self, _stored=stored)
 
     def pause(self) -> bool:
         """Plant no further job, and cancel the waiting one; a running one goes on. Returns False if it was paused.
 
+        Inside a transaction this is done after the commit, and the reply is about now, as for `resume()` and
+        `delete()`. Raises `UnknownSchedule` if it was deleted.
+        """
+        if self._after_commit(self._pause):
+            return not self._known().is_paused
+        return self._pause()
+
+    def resume(self) -> bool:
+        """Plant jobs again, from the next occurrence on. Returns False if it was not paused.
+
         Raises `UnknownSchedule` if it was deleted.
         """
+        if self._after_commit(self._resume):
+            return self._known().is_paused
+        return self._resume()
+
+    def delete(self) -> bool:
+        """Delete it, and cancel its waiting job; a running one goes on. Returns False if it was deleted before."""
+        if self._after_commit(self._delete):
+            return self.refresh() is not None
+        return self._delete()
+
+    def run_now(self) -> JobHandle:
+        """Enqueue one more job of it, after the commit as any other. `overlap` applies to it, the pause does not.
+
+        It has the arguments and options that were read, and no occurrence.
+        """
+        draft = replace(new_job(self._definition, None), on_commit=self._waits_for_commit, database=self._database)
+        handle = JobHandle(raw_id=draft.job.raw_id, shard=self._stored.shard, draft=draft, backend=self.backend)
+        outbox.accept([handle])
+        return handle
+
+    def _pause(self) -> bool:
         try:
             planted = self._store.schedules(self._stored.shard).pause_schedule(self._stored.id)
         except LookupError:
@@ -115,27 +167,31 @@ class ScheduleHandle:
             cancel_planted(self._store, self._stored.shard, [planted])
         return planted is not None
 
-    def resume(self) -> bool:
-        """Plant jobs again, from the next occurrence on. Returns False if it was not paused.
-
-        Raises `UnknownSchedule` if it was deleted.
-        """
+    def _resume(self) -> bool:
         try:
             return self._store.schedules(self._stored.shard).resume_schedule(self._stored.id)
         except LookupError:
             raise self._unknown() from None
 
-    def delete(self) -> bool:
-        """Delete it, and cancel its waiting job; a running one goes on. Returns False if it was deleted before."""
+    def _delete(self) -> bool:
         return delete_schedules(self._store, self._stored.shard, [self._stored.id]) == 1
 
-    def run_now(self) -> JobHandle:
-        """Enqueue one more job of it, after the commit as any other. `overlap` applies to it, the pause does not."""
-        config = self._store.config
-        draft = new_job(self._definition, None, max_payload=config.tasks.max_payload)
-        handle = JobHandle(raw_id=draft.job.raw_id, shard=self._stored.shard, draft=draft, backend=self.backend)
-        outbox.accept([handle])
-        return handle
+    def _after_commit(self, change: Callable[[], object]) -> bool:
+        """Return whether a change waits for the commit of the caller's transactions."""
+        waits = outbox.open_transactions(self._database) if self._waits_for_commit else ()
+        if waits:
+            outbox.after_commit(waits, partial(_unless_deleted, change))
+        return bool(waits)
+
+    def _known(self) -> "ScheduleHandle":
+        found = self.refresh()
+        if found is None:
+            raise self._unknown()
+        return found
+
+    @property
+    def _waits_for_commit(self) -> bool:
+        return self._store.config.tasks.on_commit if self._on_commit is None else self._on_commit
 
     @property
     def _store(self) -> Store:
@@ -149,7 +205,15 @@ class ScheduleHandle:
         return self._stored.definition
 
     def _unknown(self) -> UnknownSchedule:
-        return UnknownSchedule(f"the schedule {self.name!r} of {self.task} was deleted")
+        found = self._stored.definition
+        words = f"{found.schedule.name!r} of {found.job.task}" if found else self._stored.id.hex()
+        return UnknownSchedule(f"the schedule {words} was deleted")
+
+
+def _unless_deleted(change: Callable[[], object]) -> None:
+    # Another transaction may have deleted it before this one committed.
+    with suppress(UnknownSchedule):
+        change()
 
 
 def cancel_planted(store: Store, shard: int, raw_ids: list[bytes]) -> None:
