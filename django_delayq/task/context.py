@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from itertools import islice
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -15,9 +17,14 @@ from django_delayq.job.job import Claim
 from django_delayq.job.progress import Progress
 from django_delayq.job.value import has_type
 from django_delayq.logs import current_run
+from django_delayq.recurring.rule import occurrences
+from django_delayq.store.digests import schedule_id
+from django_delayq.store.store import get_store
 
 #: Seconds between two reports of `track()`: a loop of a million short rounds must not pay for each.
 _TRACK_EVERY = 0.5
+#: Most missed occurrences that are counted: one takes some 20 µs.
+_MOST_MISSED = 10_000
 T = TypeVar("T")
 
 
@@ -76,6 +83,34 @@ class CurrentJob:
         return self._claim.job.tenant if self._claim.job else None
 
     @property
+    def schedule(self) -> str | None:
+        """The name of the recurring schedule that made the job; None for other jobs."""
+        planned = self._claim.job and self._claim.job.occurrence
+        return planned.schedule if planned else None
+
+    @property
+    def occurrence(self) -> datetime | None:
+        """The occurrence of its recurring schedule for which it runs; aware, UTC.
+
+        None for other jobs, and for one of `run_now()`.
+        """
+        planned = self._claim.job and self._claim.job.occurrence
+        return None if not planned or planned.moment_us is None else moment(planned.moment_us)
+
+    @property
+    def missed(self) -> int:
+        """How many later occurrences of its schedule had passed when this attempt began, up to 10,000; 0 without one.
+
+        They are those of the rule that the schedule has now; 0 if it was deleted. The first read in an attempt takes a
+        round trip. Raises `StoreError`.
+        """
+        job = self._claim.job
+        if job is None or job.occurrence is None or job.occurrence.moment_us is None:
+            return 0
+        id = schedule_id(job.task, job.occurrence.schedule)
+        return _missed(self._claim.lease, job.backend, job.shard, id, job.occurrence.moment_us, self._claim.claimed_us)
+
+    @property
     def context(self) -> dict[str, Any]:
         """A copy of what middlewares put into the job at the enqueue."""
         return deepcopy(self._claim.job.context or {}) if self._claim.job else {}
@@ -121,6 +156,17 @@ class CurrentJob:
                 # Rows may be added while the loop runs.
                 self.progress(min(1.0, done / max(1, total)), f"{done:,} of {max(done, total):,}")
                 report_at = monotonic() + _TRACK_EVERY
+
+
+# A worker runs few jobs at a time, and each lease is of one attempt.
+@lru_cache(maxsize=1_024)
+def _missed(lease: bytes, backend: str | None, shard: int, id: bytes, occurrence_us: int, until_us: int) -> int:
+    """Return how many occurrences of a schedule are after one and not after a moment, both µs since the epoch."""
+    [stored] = get_store(backend).schedules(shard).find([id])
+    if stored is None or stored.definition is None:
+        return 0
+    passed = occurrences(stored.definition.schedule, after_us=occurrence_us, until_us=until_us)
+    return sum(1 for _ in islice(passed, _MOST_MISSED))
 
 
 def _size(items: object) -> int:
