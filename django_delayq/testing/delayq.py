@@ -120,7 +120,10 @@ class DelayQ:
             return self.advance(timedelta(microseconds=left_us), run=run, errors=errors, limit=limit)
 
     def drain(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[JobRun]:
-        """Run all jobs that wait, each at its time, until none is left; returns the attempts that ran."""
+        """Run all jobs that wait, each at its time, until none is left; returns the attempts that ran.
+
+        Recurring schedules run meanwhile. The next job of each, which always waits, is left for `advance(…, run=True)`.
+        """
         return self._simulator.run(until_us=None, errors=errors, limit=limit)
 
     async def arun_due(self, **options: Any) -> list[JobRun]:

@@ -6,13 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_delayq.clock import moment
+from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.progress import Progress
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import MAX_ROWS
+from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.task import registry
+from django_delayq.task.context import CurrentJob
 
 _NOW = timedelta(seconds=1)
 #: Most characters of an argument in a `repr()`.
@@ -92,6 +95,9 @@ class JobRun:
     queue: str
     #: From 1.
     attempt: int
+    #: The name of the recurring schedule that made it, and its occurrence; aware, UTC. None: it has none.
+    schedule: str | None = None
+    occurrence: datetime | None = None
     #: How the attempt ended, for example "succeeded" or "failed".
     ending: OutcomeKind
     #: The end of a traceback, or a sentence; empty after success.
@@ -106,7 +112,7 @@ class JobRun:
     @classmethod
     def of(cls, claim: Claim, outcome: Outcome, decision: Decision, *, progress: Sequence[Progress] = ()) -> "JobRun":
         """Return the view of an attempt that was settled."""
-        job = claim.job
+        job, current = claim.job, CurrentJob(claim)
         again = decision.action is Action.RETRY
         return cls(
             id=claim.id,
@@ -115,6 +121,8 @@ class JobRun:
             kwargs=dict(job.kwargs) if job else {},
             queue=claim.queue,
             attempt=claim.attempt,
+            schedule=current.schedule,
+            occurrence=current.occurrence,
             ending=outcome.kind,
             error=outcome.error,
             retry_in=timedelta(microseconds=decision.delay_us) if again else None,
@@ -170,13 +178,16 @@ def dead(stores: Sequence[Store], *, now_us: int) -> list[EnqueuedJob]:
     return _views(stores, State.DEAD, now_us)
 
 
-def next_due_us(stores: Sequence[Store]) -> int | None:
-    """Return when the next job becomes due, is let in, or the next pause ends (µs since the epoch), or None."""
+def next_due_us(stores: Sequence[Store], *, planted: bool = True) -> int | None:
+    """Return when the next job becomes due, is let in, or the next pause ends (µs since the epoch), or None.
+
+    `planted`: jobs count that recurring schedules have planted and that have not begun.
+    """
     due = [
         row.moment_us
         for store in stores
         for shard in store.shards
-        for row in store.lookup(shard.index).page(State.SCHEDULED, queues=shard.read_queues(), count=1).rows
+        if (row := _first_scheduled(store, shard, planted=planted)) is not None
     ]
     pauses = [
         state.paused.until_us
@@ -187,6 +198,20 @@ def next_due_us(stores: Sequence[Store]) -> int | None:
     ]
     limits = [store.limits(shard.index).next_open_us() for store in stores for shard in store.shards]
     return min([*due, *pauses, *(opens_us for opens_us in limits if opens_us is not None)], default=None)
+
+
+def _first_scheduled(store: Store, shard: Shard, *, planted: bool) -> JobRow | None:
+    if planted:
+        return next(
+            iter(store.lookup(shard.index).page(State.SCHEDULED, queues=shard.read_queues(), count=1).rows), None
+        )
+    rows = _rows_of_shard(store, shard, State.SCHEDULED)
+    return next((row for row in rows if not _is_planted(row, _job(store, row))), None)
+
+
+def _is_planted(row: JobRow, job: Job | None) -> bool:
+    is_of_occurrence = job is not None and job.occurrence is not None and job.occurrence.moment_us is not None
+    return is_of_occurrence and row.attempts == NO_ATTEMPTS
 
 
 def next_planting_us(stores: Sequence[Store]) -> int | None:
@@ -210,10 +235,14 @@ def _job(store: Store, row: JobRow) -> Job | None:
 
 def _rows(store: Store, state: State) -> Iterator[JobRow]:
     for shard in store.shards:
-        queues, cursor = shard.read_queues(), None
-        while True:
-            page = store.lookup(shard.index).page(state, queues=queues, cursor=cursor, count=MAX_ROWS)
-            yield from page.rows
-            cursor = page.end
-            if cursor is None:
-                break
+        yield from _rows_of_shard(store, shard, state)
+
+
+def _rows_of_shard(store: Store, shard: Shard, state: State) -> Iterator[JobRow]:
+    queues, cursor = shard.read_queues(), None
+    while True:
+        page = store.lookup(shard.index).page(state, queues=queues, cursor=cursor, count=MAX_ROWS)
+        yield from page.rows
+        cursor = page.end
+        if cursor is None:
+            return

@@ -32,7 +32,10 @@ class Simulator:
         self.ran: list[JobRun] = []
 
     def run(self, *, until_us: int | None, errors: Errors, limit: int) -> list[JobRun]:
-        """Run each job that becomes due until `until_us` (µs since the epoch), at its time; None runs all jobs."""
+        """Run each job that becomes due until `until_us` (µs since the epoch), at its time.
+
+        None: until no job is left but those that recurring schedules have planted.
+        """
         _check(errors, is_running=self.is_running)
         ran: list[JobRun] = []
         self.is_running = True
@@ -44,15 +47,19 @@ class Simulator:
                         self.ran.append(job)
                         if len(ran) > limit:
                             raise DelayQError(
-                                f"More than {limit:,} jobs ran. Does a task enqueue itself? "
+                                f"More than {limit:,} jobs ran. Does a task enqueue itself, or a schedule run often? "
                                 f"Pass a larger limit=, or use advance(…, run=True)."
                             )
                     if self._promote_without_delay():
                         continue
-                    moments = [job_views.next_due_us(stores())]
-                    if until_us is not None:
-                        # Not to run all jobs: a schedule without an end would plant for ever.
-                        moments.append(job_views.next_planting_us(stores()))
+                    planting_us = job_views.next_planting_us(stores())
+                    if planting_us is not None and planting_us <= self._clock.now_us:
+                        # A dispatcher plants some hundred at a time.
+                        continue
+                    # A schedule without an end would run for ever, so its next job alone is not waited for.
+                    if until_us is None and job_views.next_due_us(stores(), planted=False) is None:
+                        return ran
+                    moments = (job_views.next_due_us(stores()), planting_us)
                     next_us = min((moment_us for moment_us in moments if moment_us is not None), default=None)
                     if next_us is None or (until_us is not None and next_us > until_us):
                         return ran

@@ -1,0 +1,142 @@
+"""Recurring schedules in a test of a project: they run as the clock moves, without a sleep."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from django_delayq.exceptions import DelayQError
+from django_delayq.job.outcome import OutcomeKind
+from django_delayq.testing import DelayQ
+from tests.testing_helpers.tasks import calls, charge, close_sale, give_up, send_reminder
+
+HOUR = timedelta(hours=1)
+MONDAY = datetime(2027, 1, 4, 9, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def monday(delayq: DelayQ) -> None:
+    """Begin at nine on a Monday."""
+    delayq.advance_to(MONDAY)
+
+
+def test_each_run_is_seen_when_the_clock_moves_over_days(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("digest:7", cron="30 8 * * mon-fri", tz="Europe/Berlin", args=[7])
+    ran = delayq.advance(days=7, run=True)
+    assert [(run.schedule, run.occurrence) for run in ran] == [
+        ("digest:7", datetime(2027, 1, day, 7, 30, tzinfo=UTC)) for day in (5, 6, 7, 8, 11)
+    ]
+    assert calls == [(7, "letter")] * 5
+    assert delayq.now - MONDAY >= timedelta(days=7)
+
+
+def test_each_run_has_its_own_time(delayq: DelayQ) -> None:
+    close_sale.schedules.set("a", every=HOUR, args=[1])
+    delayq.advance(hours=2, minutes=1, run=True)
+    # Each run enqueues a reminder for an hour later.
+    assert sorted(map(str, calls)) == ["(1, 'letter')", "1", "1"]
+    delayq.assert_enqueued(send_reminder, args=[1], due=MONDAY + 3 * HOUR)
+
+
+def test_a_set_schedule_has_a_waiting_job_after_the_next_step(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("a", every=HOUR, args=[7])
+    delayq.assert_not_enqueued(send_reminder)
+    assert delayq.run_due() == []
+    delayq.assert_enqueued(send_reminder, args=[7], due=MONDAY + HOUR, queue="mail", priority=10, count=1)
+
+
+def test_run_due_runs_what_is_due_and_plants_the_next(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("a", every=HOUR, args=[7])
+    delayq.advance(hours=1)
+    assert delayq.ran == []
+    [ran] = delayq.run_due()
+    assert ran.occurrence == MONDAY + HOUR
+    assert delayq.run_due() == []
+
+
+def test_time_that_passes_without_runs_is_an_outage(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("last", every=HOUR, args=[1])
+    send_reminder.schedules.set("none", every=HOUR, args=[2], catch_up="none")
+    send_reminder.schedules.set("all", every=HOUR, args=[3], catch_up="all", overlap="allow")
+    delayq.advance(hours=3, minutes=30)
+    ran = [(run.schedule, run.occurrence) for run in delayq.run_due() if run.ending is OutcomeKind.SUCCEEDED]
+    assert sorted(ran) == [
+        ("all", MONDAY + HOUR),
+        ("all", MONDAY + 2 * HOUR),
+        ("all", MONDAY + 3 * HOUR),
+        ("last", MONDAY + 3 * HOUR),
+        ("none", MONDAY + 3 * HOUR),
+    ]
+
+
+def test_many_schedules_are_all_planted_in_one_step(delayq: DelayQ) -> None:
+    send_reminder.schedules.set_many({"name": str(user), "every": HOUR, "args": [user]} for user in range(700))
+    delayq.run_due()
+    assert len(delayq.enqueued) == 700
+    assert len(delayq.advance(hours=1, run=True)) == 700
+
+
+def test_drain_waits_for_no_schedule(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("a", every=HOUR, args=[7])
+    send_reminder.schedules.set("b", cron="30 * * * *", tz="UTC", args=[8])
+    delayq.run_due()
+    send_reminder.after(minutes=45).enqueue(1)
+    assert [run.args for run in delayq.drain()] == [[8], [1]]
+    assert delayq.drain() == []
+    assert delayq.now - MONDAY < HOUR
+
+
+def test_drain_waits_for_a_retry_of_a_schedule(delayq: DelayQ) -> None:
+    charge.schedules.set("a", every=HOUR, args=[5], kwargs={"fails": 1}, pause_after=9)
+    delayq.advance(hours=1)
+    assert [run.attempt for run in delayq.drain(errors="retry")] == [1, 2]
+
+
+def test_an_exception_is_raised_in_the_test(delayq: DelayQ) -> None:
+    charge.schedules.set("a", every=HOUR, args=[5])
+    with pytest.raises(ValueError, match="no money: 5") as caught:
+        delayq.advance(hours=2, run=True)
+    assert "This ended a job" in caught.value.__notes__[0]
+
+
+def test_a_schedule_that_runs_too_often_is_named(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("a", every=1, args=[7])
+    with pytest.raises(
+        DelayQError, match="More than 20 jobs ran. Does a task enqueue itself, or a schedule run often?"
+    ):
+        delayq.advance(hours=1, run=True, limit=20)
+
+
+def test_eager_tests_run_what_run_now_enqueues(delayq: DelayQ) -> None:
+    send_reminder.schedules.set("a", every=HOUR, args=[7])
+    found = send_reminder.schedules.get("a")
+    assert found
+    with delayq.eager():
+        found.run_now()
+        assert calls == [(7, "letter")]
+        delayq.advance(hours=1)
+    assert calls == [(7, "letter")] * 2
+
+
+def test_dead_jobs_of_a_schedule_are_among_the_dead(delayq: DelayQ) -> None:
+    give_up.schedules.set("a", every=HOUR)
+    delayq.advance(hours=2, run=True, errors="retry")
+    assert [job.task for job in delayq.dead] == [give_up.name] * 2
+
+
+def test_async_tests_advance_schedules(delayq: DelayQ) -> None:
+    async def main() -> int:
+        await send_reminder.schedules.aset("a", every=HOUR, args=[7])
+        return len(await delayq.aadvance(hours=2, run=True))
+
+    assert asyncio.run(main()) == 2
+
+
+def test_schedules_do_not_outlive_their_test_first(delayq: DelayQ) -> None:
+    assert list(send_reminder.schedules.iter()) == []
+    send_reminder.schedules.set("a", every=HOUR, args=[7])
+
+
+def test_schedules_do_not_outlive_their_test_second(delayq: DelayQ) -> None:
+    assert list(send_reminder.schedules.iter()) == []
+    send_reminder.schedules.set("a", every=HOUR, args=[7])
