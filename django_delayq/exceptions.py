@@ -206,7 +206,7 @@ class LimitClosed(DelayQError):
 
 
 class JobDropped(NoResult):
-    """A limit, or another job of its recurring schedule, kept the job from beginning, and it does not wait."""
+    """A limit, or its recurring schedule, kept the job from beginning, and it does not wait."""
 
 
 class JobCrashed(DelayQError):

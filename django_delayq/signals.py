@@ -31,7 +31,7 @@ job_finished = Signal()
 job_dead_lettered = Signal()
 #: Sent in the worker after a job ended as expired: `job_id`, `job`. A dead letter has the signal above instead.
 job_expired = Signal()
-#: Sent in the worker after a job ended as dropped, since a limit kept it from beginning: `job_id`, `job`.
+#: Sent in the worker after a job ended as dropped, since a limit or schedule kept it from beginning: `job_id`, `job`.
 job_dropped = Signal()
 
 # Django's own lock is not reentrant: an operating-system signal handler that enqueues while its thread enqueues would
@@ -137,7 +137,8 @@ def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, error: 
 
 
 def _log_dropped(job_id: str, job: Any, **_: Any) -> None:
-    _log(logging.INFO, "dropped, since a limit kept it from beginning", job_id=job_id, job=job, attempt=None)
+    cause = "a limit" if job is None or job.occurrence is None else "its recurring schedule, or a limit,"
+    _log(logging.INFO, "dropped, since %s kept it from beginning", cause, job_id=job_id, job=job, attempt=None)
 
 
 def _log_expired(job_id: str, job: Any, **_: Any) -> None:

@@ -230,7 +230,7 @@ class Claim:
     sent_at: float
     #: time.monotonic() when the reply was read, mostly just after Redis made the claim. All else counts from here.
     received_at: float
-    #: It is to be dropped, since a limit keeps it from beginning.
+    #: It is to be dropped, since a limit or its recurring schedule keeps it from beginning.
     is_dropped: bool = False
 
     @property

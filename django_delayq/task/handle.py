@@ -143,7 +143,7 @@ class JobHandle:
         if known._state is State.EXPIRED:
             raise JobExpired(f"job {self.id} has no result, it is expired: it could not begin in time")
         if known._state is State.DROPPED:
-            raise JobDropped(f"job {self.id} has no result, it is dropped: a limit kept it from beginning")
+            raise JobDropped(f"job {self.id} has no result, it is dropped: a limit or schedule kept it from beginning")
         if known._result is None or known._state is not State.DONE:
             raise NoResult(f"job {self.id} {self._why_no_result()}")
         return known._result.value

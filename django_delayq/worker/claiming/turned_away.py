@@ -1,4 +1,4 @@
-"""Turned away: the claims of an exchange that do not run, since their task is paused, or a limit drops them."""
+"""Turned away: claims of an exchange that do not run. Their task is paused, or a limit or their schedule drops them."""
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import PAUSED, Outcome, OutcomeKind
@@ -21,14 +21,12 @@ def turn_away(reply: ExchangeReply) -> tuple[list[Claim], list[tuple[Claim, Outc
 
 
 def _dropped(claim: Claim) -> Outcome:
-    job = claim.job
-    reasons = []
-    if job and job.limits:
-        names = ", ".join(limit.name for limit in job.limits)
-        reasons.append(f"A limit ({names}) kept the job from beginning, and on_limit='drop' ends it")
-    if job and job.occurrence:
-        reasons.append(
-            f"The recurring schedule {job.occurrence.schedule!r} ends the job: another one of it had not ended "
-            f"(overlap), or the schedule was changed, paused or deleted"
+    names = ", ".join(limit.name for limit in claim.job.limits) if claim.job else ""
+    if claim.job and claim.job.occurrence:
+        error = (
+            f"Its schedule {claim.job.occurrence.schedule!r} kept the job from beginning: another job of it had not "
+            f"ended, or it was changed after this job was planted{f'; or a limit ({names}) did' if names else ''}."
         )
-    return Outcome(kind=OutcomeKind.DROPPED, error=f"{'; or: '.join(reasons)}.")
+    else:
+        error = f"A limit ({names}) kept the job from beginning, and on_limit='drop' ends it."
+    return Outcome(kind=OutcomeKind.DROPPED, error=error)
