@@ -105,7 +105,7 @@ def test_no_repr_shows_them(task: Task[..., None], delayq: DelayQ) -> None:
     task.schedules.set("a", every=HOUR, args=[1, secret()])
     found = task.schedules.get("a")
     assert found and CANARY.encode() in found._stored.record.definition
-    definition = task.schedules._define({"name": "a", "every": HOUR, "args": [1, CANARY]})
+    definition = task.schedules.define({"name": "a", "every": HOUR, "args": [1, CANARY]})
     for value in (found, found._stored, found._definition, definition, task.schedules, found.run_now()):
         assert CANARY not in f"{value!r} {[value]!r} {value!s}", type(value)
 

@@ -97,7 +97,7 @@ def test_a_forged_definition_is_not_planted(delayq: DelayQ, settings: Any) -> No
 def test_no_signed_definition_is_the_body_of_a_job_or_the_reverse(delayq: DelayQ, settings: Any) -> None:
     use(settings, ENCRYPT=False)
     store = get_store()
-    definition = replace(noop.schedules._define({"name": "a", "every": HOUR}), cost=0x8181)
+    definition = replace(noop.schedules.define({"name": "a", "every": HOUR}), cost=0x8181)
     # A signature covers the id and what follows it, and the id of a job has four bytes more.
     signed = definition.id + definition.pack(signer=store.signer, cipher=store.cipher)
     with pytest.raises(BadSignature, match="is not signed"):
@@ -118,7 +118,7 @@ class Lunar:
 
 
 def set_by_a_later_release(name: str, **changes: Any) -> None:
-    definition = noop.schedules._define({"name": name, "every": HOUR})
+    definition = noop.schedules.define({"name": name, "every": HOUR})
     later = replace(definition, schedule=replace(definition.schedule, **changes), body=b"")
     get_store().schedules(0).set_schedules([later])
 

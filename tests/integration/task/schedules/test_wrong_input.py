@@ -106,18 +106,8 @@ def test_a_wrong_option_is_refused(delayq: DelayQ, options: dict[str, Any], erro
     assert noop.schedules.get("a") is None
 
 
-NAMES = [
-    ("", "must be 1 to 200 bytes of text, got 0"),
-    ("a" * 201, "must be 1 to 200 bytes of text, got 201"),
-    ("ü" * 100 + "a", "must be 1 to 200 bytes of text, got 201"),
-    (None, "must be a string, got NoneType"),
-    (b"a", "must be a string, got bytes"),
-    (["a"], "must be a string, got list"),
-]
-
-
-@pytest.mark.parametrize(("name", "text"), NAMES)
-def test_a_wrong_name_is_refused_everywhere(delayq: DelayQ, name: Any, text: str) -> None:
+@pytest.mark.parametrize("name", ["", "a" * 201, "ü" * 100 + "a", None, b"a", ["a"]])
+def test_a_wrong_name_is_refused_everywhere(delayq: DelayQ, name: Any) -> None:
     for call in (
         lambda: noop.schedules.set(name, every=HOUR),
         lambda: noop.schedules.get(name),
@@ -125,7 +115,7 @@ def test_a_wrong_name_is_refused_everywhere(delayq: DelayQ, name: Any, text: str
         lambda: noop.schedules.pause(name),
         lambda: noop.schedules.resume(name),
     ):
-        with pytest.raises(InvalidSchedule, match=f"the name of a schedule {text}"):
+        with pytest.raises(InvalidSchedule, match="the name of a schedule must be text of 1 to 200 bytes, got "):
             call()
     assert list(noop.schedules.iter()) == []
 
