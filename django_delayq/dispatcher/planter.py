@@ -54,6 +54,7 @@ class Planter:
                 last_us=record.occurrence_us,
                 last_start_us=record.last_start_us,
                 is_waiting=schedule.planted is not None,
+                is_running=schedule.running is not None,
                 now_us=now_us,
             )
             jobs = [new_job(schedule.definition, occurrence_us) for occurrence_us in plan.occurrences]

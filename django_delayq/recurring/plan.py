@@ -16,20 +16,32 @@ class Plan(NamedTuple):
 
     #: The occurrences that get a job now; more than one only with `catch_up="all"`.
     occurrences: list[int]
-    #: When the occurrence after them gets its job, µs since the epoch; None: the schedule has no further one.
+    #: When there is a plan again, µs since the epoch; None: the schedule has no further occurrence.
     next_planting_us: int | None
 
 
-def make_plan(schedule: Schedule, *, last_us: int, last_start_us: int, is_waiting: bool, now_us: int) -> Plan:
+def make_plan(
+    schedule: Schedule,
+    *,
+    last_us: int,
+    last_start_us: int,
+    is_waiting: bool,
+    now_us: int,
+    is_running: bool = False,
+) -> Plan:
     """Return the plan of a schedule after its occurrence `last_us`, or after the moment at which it was set.
 
-    `last_start_us` is when its last job began; `is_waiting`: the job of `last_us` has not begun. All are µs since the
-    epoch. An occurrence that nobody planted in time gets a job as `catch_up` says, but not if a job that begins after
-    it, or began after it, stands for it.
+    `last_start_us` is when its last job began. `is_waiting`: the job of `last_us` has not begun; `is_running`: one
+    before it has not ended. Moments are µs since the epoch. An occurrence that nobody planted in time gets a job as
+    `catch_up` says, but not if a job that begins after it, or began after it, stands for it. With `catch_up="last"`
+    one job at most waits for a worker, and stands for the occurrences that pass meanwhile; while another one runs,
+    that is up to `overlap`.
     """
     first = schedule.next_after(last_us)
     if first is None:
         return Plan([], None)
+    if is_waiting and not is_running and schedule.catch_up == "last":
+        return Plan([], _look_again_us(schedule, now_us=now_us))
     if first > now_us:
         return _planted(schedule, [first])
     if schedule.catch_up == "all":
@@ -41,7 +53,7 @@ def make_plan(schedule: Schedule, *, last_us: int, last_start_us: int, is_waitin
         latest = latest_occurrence(schedule, first_us=first, now_us=now_us)
         # A job that a worker took after it had expired stands for nothing either.
         will_run = is_waiting and not _has_expired(schedule, last_us, now_us=now_us)
-        ran = last_start_us >= latest and not _has_expired(schedule, last_us, now_us=last_start_us)
+        ran = last_start_us >= schedule.due_us(latest) and not _has_expired(schedule, last_us, now_us=last_start_us)
         if not will_run and not ran and not _has_expired(schedule, latest, now_us=now_us):
             return _planted(schedule, [latest])
     ahead = schedule.next_after(now_us)
@@ -65,6 +77,16 @@ def _has_expired(schedule: Schedule, occurrence: int, *, now_us: int) -> bool:
     """Return whether the job of an occurrence may not begin any more."""
     expires_after_us = schedule.expires_after_us(occurrence, schedule.next_after(occurrence))
     return expires_after_us is not None and schedule.due_us(occurrence) + expires_after_us <= now_us
+
+
+def _look_again_us(schedule: Schedule, *, now_us: int) -> int | None:
+    """Return when to look whether the waiting job has begun: some times before the next occurrence is due, and then."""
+    late_us = schedule.due_us(now_us) - now_us
+    ahead = schedule.next_after(now_us - late_us)
+    if ahead is None:
+        return None
+    left_us = ahead + late_us - now_us
+    return now_us + (left_us if left_us < 2 * SECOND_US else left_us // 2)
 
 
 def _planted(schedule: Schedule, planted: list[int]) -> Plan:

@@ -232,8 +232,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that was claimed after it had expired stands for later occurrences",
         PLAN,
-        "ran = last_start_us >= latest and not _has_expired(schedule, last_us, now_us=last_start_us)",
-        "ran = last_start_us >= latest",
+        " and not _has_expired(schedule, last_us, now_us=last_start_us)",
+        "",
     ): (PLANS,),
     at(
         "an occurrence that nobody may run any more gets a job",
@@ -250,7 +250,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that began after an outage does not stand for it",
         PLAN,
-        "ran = last_start_us >= latest and",
+        "ran = last_start_us >= schedule.due_us(latest) and",
         "ran = False and",
     ): (PLANS,),
     at(

@@ -32,6 +32,10 @@ while at <= #ARGV do
       batch[queue] = entries
       entries[#entries + 1], entries[#entries + 2] = due > now and due or rank_of(member, due, head_start), member
     end
+    if not occurrence and schedule.planted ~= NO_JOB and redis.call('HEXISTS', jobs, schedule.planted) == 0 then
+      -- The job was removed manually: nothing else records that it does not wait any more.
+      schedule.planted, next_time = NO_JOB, now
+    end
     store_schedule(schedule)
     plan(schedule, tonumber(next_time))
   elseif not schedule or schedule.flags % 2 == 1 then

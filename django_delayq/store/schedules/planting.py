@@ -76,7 +76,7 @@ class Planting:
             return 1
         next_us = plan.next_planting_us
         if not plan.occurrences:
-            args += (schedule.id, record.version, last_us, flags, "", "")
+            args += (schedule.id, record.version, last_us, flags, "" if next_us is None else next_us, "")
             return 1
         for occurrence_us, item in zip(plan.occurrences, planted.jobs, strict=True):
             due, body = self._enqueue.due_and_body(item, None)

@@ -30,6 +30,7 @@ def planned(
         now_us=at(now),
     )
     assert (plan.next_planting_us is None) is (subject.next_after(max([at(now), *plan.occurrences])) is None)
+    assert plan.occurrences or plan.next_planting_us is None or at(now) < plan.next_planting_us
     return [(occurrence - NOON) / HOUR_US for occurrence in plan.occurrences]
 
 
@@ -48,10 +49,48 @@ def test_last() -> None:
     # Nothing stands for the hours 1 to 5.
     assert planned(subject, 5.5) == [5]
     # The job of hour 0 has not begun, or began after them: it stands for all.
-    assert planned(subject, 5.5, is_waiting=True) == [6]
+    assert planned(subject, 5.5, is_waiting=True) == []
     assert planned(subject, 5.5, last_start=5.2) == [6]
     assert planned(subject, 5.5, last_start=4.9) == [5]
     assert planned(subject, 5.0) == [5]
+
+
+def test_while_a_job_waits_no_other_is_planted_beside_it() -> None:
+    subject = schedule()
+    looks, now = [], at(0.01)
+    while now < at(2):
+        plan = make_plan(subject, last_us=NOON, last_start_us=0, is_waiting=True, now_us=now)
+        assert plan.occurrences == []
+        assert plan.next_planting_us is not None
+        looks.append(now := plan.next_planting_us)
+    # Also when the next one is due, and seldom in between.
+    assert {at(1), at(2)} <= set(looks)
+    assert len(looks) < 30
+    # Another one runs: that is up to `overlap`.
+    running = make_plan(subject, last_us=NOON, last_start_us=0, is_waiting=True, is_running=True, now_us=at(0.5))
+    assert running.occurrences == [at(1)]
+    # It begins before the next one is due.
+    assert planned(subject, 0.9, last_start=0.8) == [1]
+    assert planned(subject, 1.0, last_start=0.999) == [1]
+    # It begins later.
+    assert planned(subject, 1.5, last_start=1.2) == [2]
+    assert make_plan(schedule(end_us=NOON), last_us=NOON - 1, last_start_us=0, is_waiting=True, now_us=at(1)) == (
+        [],
+        None,
+    )
+
+
+def test_with_jitter_a_job_waits_until_it_is_due() -> None:
+    subject = schedule(jitter_us=HOUR_US - 1)
+    late = subject.due_us(NOON) - NOON
+    assert 0.1 * HOUR_US < late < 0.9 * HOUR_US
+    due = late / HOUR_US
+    plan = make_plan(subject, last_us=NOON, last_start_us=0, is_waiting=True, now_us=at(due) - SECOND_US)
+    assert plan == ([], at(due))
+    # It began as soon as it was due, after the next occurrence, or long after that was due.
+    assert planned(subject, due + 0.01, last_start=due) == [1]
+    assert planned(subject, 1.1, last_start=1.05) == [1]
+    assert planned(subject, due + 1.01, last_start=due + 1) == [2]
 
 
 def test_none() -> None:

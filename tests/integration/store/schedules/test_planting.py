@@ -26,8 +26,36 @@ def test_a_job_is_planted_soon_after_the_one_before(scheduled: ScheduledApis) ->
     assert NOON + HOUR <= planting < NOON + 1.1 * HOUR
     scheduled.advance_to(int(planting) - 1)
     assert not scheduled.apis.scheduled()
+    assert scheduled.run_all() == [1]
     scheduled.advance_to(int(planting))
     assert list(scheduled.apis.scheduled().values()) == [NOON + 2 * HOUR]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "wait", "stop", "allow"])
+def test_while_no_worker_claims_one_job_waits_and_stands_for_all(scheduled: ScheduledApis, overlap: str) -> None:
+    scheduled.add(overlap=overlap)
+    for quarter in range(1, 42):
+        scheduled.advance_to(NOON + quarter * HOUR // 4)
+        assert len(scheduled.apis.scheduled()) + len(scheduled.apis.ready()) == 1
+    assert scheduled.run_all() == [1]
+    scheduled.advance_to(NOON + 11 * HOUR)
+    assert scheduled.run_all() == [11]
+    scheduled.advance_to(NOON + 12 * HOUR)
+    assert scheduled.run_all() == [12]
+
+
+def test_a_waiting_job_that_is_gone_stands_for_nothing(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add()
+    scheduled.advance_to(NOON + HOUR)
+    apis, planted = scheduled.apis, scheduled.find(definition).planted
+    assert planted and apis.ready()
+    # Edited manually: no script ended it.
+    apis.client.delete(apis.keys.ready("default"))
+    apis.client.hdel(apis.keys("jobs"), planted)
+    apis.client.hdel(apis.keys("job_extras"), planted)
+    scheduled.advance_to(NOON + 3 * HOUR // 2)
+    scheduled.advance_to(NOON + 2 * HOUR)
+    assert scheduled.run_all() == [2]
 
 
 def test_the_next_promotion_is_when_the_next_job_is_planted(scheduled: ScheduledApis) -> None:
