@@ -162,6 +162,8 @@ class JobsCommand(OperatingCommand):
 
     #: States that --state takes, and those that the command can change or show.
     states: tuple[str, ...] = ("scheduled", "ready", "running", "failed")
+    #: The other filters, as `jobs()` names them.
+    filters = ("queue", "task", "error", "due_before")
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the filters, which are those of `jobs()`."""
@@ -180,8 +182,7 @@ class JobsCommand(OperatingCommand):
     def find(self, options: Mapping[str, Any]) -> Jobs:
         """Return the jobs that the options name."""
         self.open(options)
-        names = ("queue", "task", "error", "due_before")
-        filters = {name: options[name] for name in names if options.get(name) is not None}
+        filters = {name: options[name] for name in self.filters if options.get(name) is not None}
         state = options["state"] or self.states
         if options["ids"]:
             filters["ids"] = options["ids"]

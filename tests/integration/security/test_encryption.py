@@ -332,8 +332,8 @@ def test_the_commands_show_and_run_encrypted_jobs(
     registered({tasks.record.name: tasks.record})
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ENCRYPT": True}
     job = tasks.record.after(60).enqueue(ARGUMENT)
-    for command in ("delayq_inspect", "delayq_jobs"):
-        call_command(command, job.id)
+    for named in ([], [job.id]):
+        call_command("delayq_jobs", *named)
         assert ARGUMENT in capsys.readouterr().out
     call_command("delayq_run", job.id, "--yes")
     assert ARGUMENT in (tmp_path / "ledger").read_text()

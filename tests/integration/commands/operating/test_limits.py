@@ -162,8 +162,8 @@ def test_jobs_say_what_they_wait_for() -> None:
     assert first.refresh().waiting_for is None
     found = {each["id"]: each["waiting_for"] for each in read("delayq_jobs")}
     assert found == {first.id: None, waiting.id: "limit accounts (a b)"}
-    assert "  waits for limit accounts (a b)" in run("delayq_jobs", waiting.id)
-    assert "waiting_for   limit accounts (a b)" in run("delayq_inspect", waiting.id)
+    assert "  waits for limit accounts (a b)" in run("delayq_jobs", "--state", "ready")
+    assert "waiting_for   limit accounts (a b)" in run("delayq_jobs", waiting.id)
 
 
 def test_jobs_of_a_paused_task_say_so() -> None:

@@ -52,7 +52,7 @@ def put_back(handle: JobHandle, change: Any) -> None:
 
 
 def lines(text: str) -> dict[str, str]:
-    """Return the properties that `delayq_inspect` prints."""
+    """Return the properties that `delayq_jobs ID` prints."""
     return dict(map(str.strip, line.split(maxsplit=1)) for line in text.splitlines())
 
 
@@ -71,14 +71,14 @@ def test_an_overdue_job_is_marked(delayq: DelayQ) -> None:
     ]
     marked = [line for line in run("delayq_jobs").splitlines() if line.endswith("  overdue")]
     assert [line.split()[0] for line in marked] == [late.id]
-    facts = read("delayq_inspect", late.id)
+    facts = read("delayq_jobs", late.id)[0]
     assert (facts["overdue"], facts["on_expiry"]) == (True, "drop")
     # The due time of a ready job is known to the millisecond.
     span = datetime.fromisoformat(facts["expires"]) - datetime.fromisoformat(facts["due"])
     assert timedelta(seconds=60) <= span < timedelta(seconds=60.001)
-    assert lines(run("delayq_inspect", late.id))["overdue"] == "yes"
-    assert lines(run("delayq_inspect", soon.id))["on_expiry"] == "dead"
-    assert not {"expires", "overdue", "on_expiry"} & set(lines(run("delayq_inspect", never.id)))
+    assert lines(run("delayq_jobs", late.id))["overdue"] == "yes"
+    assert lines(run("delayq_jobs", soon.id))["on_expiry"] == "dead"
+    assert not {"expires", "overdue", "on_expiry"} & set(lines(run("delayq_jobs", never.id)))
 
 
 def test_times_in_text_name_their_zone(delayq: DelayQ) -> None:
@@ -102,17 +102,17 @@ def test_a_job_that_waits_for_code_says_for_what_and_since_when(delayq: DelayQ) 
     assert (facts[other.id]["waiting_for"], facts[other.id]["waiting_since"]) == (None, None)
     [line] = [each for each in run("delayq_jobs").splitlines() if "waits for a worker" in each]
     assert line.startswith(job.id) and line.endswith("(unknown task)")
-    shown = lines(run("delayq_inspect", job.id))
+    shown = lines(run("delayq_jobs", job.id))
     assert (shown["waiting_for"], shown["waiting_since"][:4]) == ("unknown task", str(since.year))
 
 
-def test_inspect_shows_the_retry_policy_and_the_time_limits(delayq: DelayQ) -> None:
+def test_the_retry_policy_and_the_time_limits_are_shown(delayq: DelayQ) -> None:
     retry = RetryPolicy(delays=[5, 60, 600], retry_on=KeyHeld, dead_on=ValueError)
     job = tasks.noop.using(retry=retry, timeout=90).enqueue()
-    facts = read("delayq_inspect", job.id)
+    facts = read("delayq_jobs", job.id)[0]
     assert (facts["max_attempts"], facts["timeout"], facts["hard_timeout"]) == (4, 90.0, 100.0)
     assert facts["retry"] == retry_facts(retry)
-    shown = lines(run("delayq_inspect", job.id))
+    shown = lines(run("delayq_jobs", job.id))
     assert shown["retry"] == (
         "up to 4 attempts, after 5 s, 1 min, 10 min; retries only django_delayq.exceptions.KeyHeld; "
         "dies at once on ValueError"
@@ -120,47 +120,47 @@ def test_inspect_shows_the_retry_policy_and_the_time_limits(delayq: DelayQ) -> N
     assert (shown["timeout"], shown["hard_timeout"]) == ("1 min 30 s", "1 min 40 s")
 
 
-def test_inspect_says_that_a_job_is_tried_forever(delayq: DelayQ, settings: Any) -> None:
+def test_a_job_that_is_tried_forever_says_so(delayq: DelayQ, settings: Any) -> None:
     # The text of a command is in English with any LANGUAGE_CODE.
     settings.LANGUAGE_CODE = "de"
     job = tasks.noop.using(retry=RetryPolicy(max_attempts=None, delays=[0.5])).enqueue()
-    assert read("delayq_inspect", job.id)["retry"]["max_attempts"] is None
-    shown = lines(run("delayq_inspect", job.id))
+    assert read("delayq_jobs", job.id)[0]["retry"]["max_attempts"] is None
+    shown = lines(run("delayq_jobs", job.id))
     assert shown["retry"] == "tried forever, after 0.5 s each time"
     assert not {"timeout", "hard_timeout", "max_attempts"} & set(shown)
 
 
-def test_inspect_counts_what_was_no_attempt(delayq: DelayQ) -> None:
+def test_what_was_no_attempt_is_counted(delayq: DelayQ) -> None:
     job = tasks.noop.enqueue()
-    assert not {"snoozes", "interruptions"} & set(lines(run("delayq_inspect", job.id)))
+    assert not {"snoozes", "interruptions"} & set(lines(run("delayq_jobs", job.id)))
 
     def ended(attempts: AttemptHistory, _: int) -> AttemptHistory:
         return attempts.snoozed().cut_short().cut_short()
 
     put_back(job, ended)
-    facts = read("delayq_inspect", job.id)
+    facts = read("delayq_jobs", job.id)[0]
     assert (facts["attempts"], facts["snoozes"], facts["interruptions"]) == (0, 1, 2)
-    shown = lines(run("delayq_inspect", job.id))
+    shown = lines(run("delayq_jobs", job.id))
     assert (shown["snoozes"], shown["interruptions"]) == ("1", "2")
 
 
-def test_inspect_shows_the_context_as_the_admin_does(delayq: DelayQ, delayq_settings: Any) -> None:
+def test_the_context_is_shown_as_the_admin_does(delayq: DelayQ, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "MIDDLEWARE": [f"{__name__}.Notes"]}
     job = tasks.noop.enqueue()
-    assert read("delayq_inspect", job.id)["context"] == {"tenant": "acme", "api_token": DOTS}
-    assert lines(run("delayq_inspect", job.id))["context"] == f'{{"tenant": "acme", "api_token": "{DOTS}"}}'
+    assert read("delayq_jobs", job.id)[0]["context"] == {"tenant": "acme", "api_token": DOTS}
+    assert lines(run("delayq_jobs", job.id))["context"] == f'{{"tenant": "acme", "api_token": "{DOTS}"}}'
 
 
-def test_inspect_hides_a_key_that_is_made_of_hidden_arguments(delayq: DelayQ) -> None:
+def test_a_key_that_is_made_of_hidden_arguments_is_hidden(delayq: DelayQ) -> None:
     job = charge.enqueue("4111")
-    assert read("delayq_inspect", job.id)["key"] == DOTS
-    assert "4111" not in run("delayq_inspect", job.id) + run("delayq_jobs", "--json")
+    assert read("delayq_jobs", job.id)[0]["key"] == DOTS
+    assert "4111" not in run("delayq_jobs", job.id) + run("delayq_jobs", "--json")
 
 
 def test_nothing_that_was_stored_controls_the_terminal(delayq: DelayQ) -> None:
     job = tasks.noop.using(queue="a\x1b[2Jb").enqueue()
     put_back(job, lambda attempts, _: replaced(attempts))
-    for command in (("delayq_jobs",), ("delayq_inspect", job.id), ("delayq_stats",)):
+    for command in (("delayq_jobs",), ("delayq_jobs", job.id), ("delayq_stats",)):
         assert "\x1b" not in run(*command)
 
 

@@ -133,7 +133,7 @@ def test_the_view_of_stats_updates_until_ctrl_c(terminal: Callable[..., Terminal
 
 def test_a_process_exits_with_the_code_of_its_error(processes: Processes) -> None:
     for command, code in (
-        (("delayq_inspect", "nonsense"), NOT_FOUND),
+        (("delayq_jobs", "nonsense"), NOT_FOUND),
         (("delayq_cancel", "--all"), NOT_CONFIRMED),
         (("delayq_requeue", "--spread", "soon"), 2),
         (("delayq_jobs", "--due-before", "99999999999d"), 2),

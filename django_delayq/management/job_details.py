@@ -1,9 +1,8 @@
-"""manage.py delayq_inspect: show everything that is known of one job."""
+"""Job details: what `delayq_jobs ID` prints of one job."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
-
-from django.core.management.base import CommandError, CommandParser, no_translations
 
 from django_delayq.clock import SECOND_US
 from django_delayq.display.arguments import displayed_context, displayed_key
@@ -11,37 +10,22 @@ from django_delayq.display.retry import retry_facts, retry_text
 from django_delayq.display.text import printable, span_text
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.job.job import Job
-from django_delayq.management.operating import NOT_FOUND, OperatingCommand, iso, job_facts
+from django_delayq.management.operating import iso, job_facts
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.store import Store
 
 
-class Command(OperatingCommand):
-    """Print one job with its options and attempts."""
-
-    help = "Shows one job: its state, task, options, context, and each attempt with its error."
-    changes = False
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        """Add the options."""
-        parser.add_argument("id", metavar="ID", help="The id of the job.")
-        super().add_arguments(parser)
-
-    @no_translations
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Print the job."""
-        store, place = self.open(options), from_text(options["id"])
-        row = None
-        if place is not None and place[1] < store.config.shards:
-            row = store.lookup(place[1]).find(place[0], with_lease=True)
-        if row is None or (row.ended and row.result is None):
-            text = f"There is no job {options['id']!r:.80}: it has ended, or never existed, or the id is incomplete."
-            raise CommandError(text, returncode=NOT_FOUND)
-        facts = _facts(row, store)
-        self.stdout.write(json.dumps(facts, indent=2) if options["json"] else "\n".join(_lines(facts, row.job)))
+def find_job(id: str, store: Store) -> JobRow | None:
+    """Return a job by its id, also one that has ended and whose result is kept. One round trip."""
+    place = from_text(id)
+    if place is None or place[1] >= store.config.shards:
+        return None
+    row = store.lookup(place[1]).find(place[0], with_lease=True)
+    return None if row is None or (row.ended and row.result is None) else row
 
 
-def _facts(row: JobRow, store: Store) -> dict[str, Any]:
+def detail_facts(row: JobRow, store: Store) -> dict[str, Any]:
+    """Return all that is known of a job, as JSON has it. Sensitive arguments are hidden."""
     job, hide = row.job, store.config.admin.redact
     options = {
         "on_expiry": ("dead" if job.expiry.dead else "drop") if job and job.expiry else None,
@@ -69,25 +53,25 @@ def _facts(row: JobRow, store: Store) -> dict[str, Any]:
     }
 
 
-def _attempt(entry: dict[str, Any]) -> dict[str, Any]:
-    times = {name: iso(entry[f"{name}_us"]) for name in ("started", "ended") if entry.get(f"{name}_us")}
-    return {**times, **{name: entry[name] for name in ("worker", "ending", "error") if name in entry}}
-
-
-def _lines(facts: dict[str, Any], job: Job | None) -> list[str]:
+def detail_lines(facts: dict[str, Any], job: Job | None) -> Iterator[str]:
+    """Yield the same as text; what is so by default is left out."""
     texts = {**facts, "context": facts["context"] and json.dumps(facts["context"], ensure_ascii=False)}
     if job is not None:
         limits = {"timeout": job.timeout_us, "hard_timeout": job.hard_limit_us}
         texts |= {name: span_text(us) if us else None for name, us in limits.items()}
         # The policy names the number of attempts.
         texts |= {"max_attempts": None, "retry": retry_text(job.retry)}
-    # Only what is not so by default.
     shown = {name: value for name, value in texts.items() if name != "history" and value not in (None, "", False)}
-    lines = [f"{name:13} {'yes' if value is True else printable(str(value))}" for name, value in shown.items()]
+    for name, value in shown.items():
+        yield f"{name:13} {'yes' if value is True else printable(str(value))}"
     for number, entry in enumerate(facts["history"], 1):
-        lines.append(
+        yield (
             f"attempt {number}: {printable(entry.get('ending', '?'))}, {entry.get('started', '')} "
             f"on {printable(entry.get('worker', '?'))}"
         )
-        lines += [f"    {line}" for line in printable(entry.get("error", ""), lines=True).splitlines()]
-    return lines
+        yield from (f"    {line}" for line in printable(entry.get("error", ""), lines=True).splitlines())
+
+
+def _attempt(entry: dict[str, Any]) -> dict[str, Any]:
+    times = {name: iso(entry[f"{name}_us"]) for name in ("started", "ended") if entry.get(f"{name}_us")}
+    return {**times, **{name: entry[name] for name in ("worker", "ending", "error") if name in entry}}
