@@ -202,11 +202,15 @@ def _schedule(apis: ShardApis) -> None:
     assert Planter(apis.shard).plant(ids, now_us=now_us)
     while due := apis.promote().schedules:
         assert Planter(apis.shard).plant(due, now_us=now_us)
-    assert len(list(schedules.scan())) == schedules.count() == 2
+    assert len(list(schedules.scan())) == schedules.count() == len(schedules.slice(count=10).schedules) == 2
     kept, deleted = (each.id for each in made)
     assert schedules.pause_schedule(kept)
     assert schedules.resume_schedule(kept)
     assert schedules.delete_schedules([deleted])[0]
+    schedules.set_and_cancel([made[0]])
+    assert schedules.pause_and_cancel(kept)
+    assert schedules.delete_and_cancel([kept]) == 1
+    schedules.set_and_cancel([made[0]])
     by = DeclaredBy(os.urandom(8), now_us, os.urandom(16))
     assert schedules.declare_schedules([made[1]], by=by, kept=[], after=None) == []
     assert schedules.declare_schedules([], by=by, kept=[], after=schedules.declared_by()) == []

@@ -15,7 +15,6 @@ from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.task.recurring.declarations import Declarations, make_declarations
-from django_delayq.task.recurring.handle import cancel_planted
 
 #: Seconds after which it looks again who declared, and after which it does if Redis refused.
 _EVERY, _AFTER_ERROR = 60.0, 10.0
@@ -59,8 +58,7 @@ class Declarer:
         to_cancel = self._schedules.declare_schedules(declared.definitions, by=mine, kept=declared.kept, after=before)
         if to_cancel is None:
             return False
-        if to_cancel:
-            cancel_planted(self._store, self._shard.index, to_cancel)
+        self._schedules.cancel_planted(to_cancel)
         logger.info("Declared %d recurring schedules", len(declared.definitions))
         return True
 

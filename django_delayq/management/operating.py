@@ -32,7 +32,7 @@ from django_delayq.store.store import Store, get_store
 #: Exit codes. Django's own are 1 for errors, and argparse's is 2 for wrong options.
 FAILED, WRONG_OPTIONS, NOT_FOUND, NOT_CONFIRMED, RUNS_ELSEWHERE, JOB_FAILED = 1, 2, 3, 4, 5, 6
 EXIT_CODES = (
-    "Exit codes: 0 done, 1 an error, 2 wrong options, 3 no such job or queue, 4 not confirmed, "
+    "Exit codes: 0 done, 1 an error, 2 wrong options, 3 no such job, queue or schedule, 4 not confirmed, "
     "5 the job runs elsewhere (delayq_run), 6 the job failed (delayq_run)."
 )
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")

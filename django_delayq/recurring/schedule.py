@@ -21,6 +21,8 @@ from django_delayq.recurring.rule import Rule, make_rule, read_rule, shortest_di
 Overlap = Literal["skip", "wait", "stop", "allow"]
 #: What becomes of the occurrences that an outage missed: none runs, one job runs for all of them, or each has a job.
 CatchUp = Literal["none", "last", "all"]
+#: No release stores a larger number: with it, a due time would be no moment at all.
+_LARGEST = 2**63
 #: The default window of `catch_up="none"` is the interval, but not longer.
 _LONGEST_WINDOW_US = HOUR_US
 #: The next job is planted in the first tenth of the time to its occurrence.
@@ -82,15 +84,17 @@ class Schedule:
             schedule = cls(name=facts["n"], rule=read_rule(facts["r"]), **options)
             schedule.check()
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ImproperlyConfigured) as error:
-            raise InvalidSchedule(f"this release cannot read the schedule {stored[:200]!r}: {error}") from error
+            # Without the bytes: of a damaged definition they may be arguments of its job.
+            raise InvalidSchedule(f"this release cannot read the schedule: {error}") from error
         return schedule
 
     def check(self) -> None:
         """Raise `InvalidSchedule` for a value that no release stores, or that only a later one knows."""
         for name in ("start_us", "end_us", "jitter_us", "window_us", "pause_after"):
             value = getattr(self, name)
-            if not (value is None and name != "jitter_us") and (type(value) is not int or value < 0):
-                raise InvalidSchedule(f"{name} must be a whole number, got {value!r:.80}")
+            is_number = type(value) is int and 0 <= value < _LARGEST
+            if not is_number and (value is not None or name == "jitter_us"):
+                raise InvalidSchedule(f"{name} must be a whole number, at most 2**63 - 1, got {value!r:.80}")
         for name, known in (("overlap", _OVERLAPS), ("catch_up", _CATCH_UPS)):
             value = getattr(self, name)
             if value not in known:

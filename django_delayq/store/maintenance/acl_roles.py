@@ -79,13 +79,13 @@ VIEW = AclRole(
     scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits"),
     plain=("HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
 )
-#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers, and
-#: change recurring schedules.
+#: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers,
+#: change recurring schedules, and enqueue a job of one.
 ACTION = AclRole(
     name="action",
     includes=(VIEW,),
     scripts=(
-        *("cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
+        *("enqueue", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
         *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
     ),
     plain=("HSTRLEN",),

@@ -90,11 +90,11 @@ class JobFilter:
         return row.queue == self.queue
 
     def _has_task(self, row: JobRow) -> bool:
-        return _names_match(row.task, self.task)
+        return names_match(row.task, self.task)
 
     def _has_error(self, row: JobRow) -> bool:
         # `handle.error.class_path` names the module of built-in classes.
-        return _names_match(AttemptError.name_of_last(row.attempts), self.error.removeprefix("builtins."))
+        return names_match(AttemptError.name_of_last(row.attempts), self.error.removeprefix("builtins."))
 
     def _is_due(self, row: JobRow) -> bool:
         return row.due_us is not None and row.due_us < (self.due_before_us or 0)
@@ -105,7 +105,8 @@ def _stored_class(ending: str = "", exception: str = "", **_rest: object) -> str
     return exception.removeprefix("builtins.") if ending in _RAISED else ""
 
 
-def _names_match(name: str, wanted: str) -> bool:
+def names_match(name: str, wanted: str) -> bool:
+    """Return whether a dotted name is the wanted one or ends so; with "=" before it, whether it is exactly that."""
     if wanted.startswith("="):
         # Groups use the exact name, because other names may end alike.
         return name == wanted[1:]

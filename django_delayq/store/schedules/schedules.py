@@ -1,15 +1,20 @@
 """Schedules: store, change and read recurring schedules. Called by any process."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from django_delayq.clock import SECOND_US, estimated_us
 from django_delayq.exceptions import InvalidSchedule
+from django_delayq.job.ids import to_text
 from django_delayq.recurring.run import Run, RunOutcome
 from django_delayq.recurring.schedule import CatchUp, Overlap
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.operations.waiting_jobs import WaitingJobs
 from django_delayq.store.records import DeclaredBy, ScheduleRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.shard import Shard
@@ -23,6 +28,20 @@ PAUSED, DECLARED, UNREADABLE = 1, 2, 4
 _NO_JOB = bytes(12)
 #: Most µs since a living dispatcher was seen: it promotes every few seconds, and reports every 15 s.
 _SILENT_US = 60 * SECOND_US
+_TEXT_ID = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,3})")
+
+
+class ScheduleState(StrEnum):
+    """What a recurring schedule does now."""
+
+    #: Its next job is planted, or will be.
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    #: It has no further occurrence.
+    ENDED = "ended"
+    #: This process, or the dispatcher that planted last, cannot read it.
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +55,33 @@ class StoredSchedule:
     #: None if this process cannot read it; `fault` is the reason.
     definition: Definition | None
     fault: InvalidSchedule | None = None
+
+    @property
+    def text_id(self) -> str:
+        """Its id as people see it: 16 hexadecimal digits, a hyphen, the shard."""
+        return to_text(self.id, self.shard)
+
+    def state(self, now_us: int) -> ScheduleState:
+        """Return what it does now (µs since the epoch). A paused one may have a running job, too."""
+        if self.definition is None or self.is_unreadable:
+            return ScheduleState.UNREADABLE
+        if self.is_paused:
+            return ScheduleState.PAUSED
+        if self.running:
+            return ScheduleState.RUNNING
+        return ScheduleState.ENDED if self.next_due_us(now_us) is None else ScheduleState.WAITING
+
+    def next_due_us(self, now_us: int) -> int | None:
+        """Return when its waiting job is due, or the next one after now; None if there will be none. Moments in µs."""
+        if self.definition is None or self.is_paused:
+            return None
+        schedule, occurrence = self.definition.schedule, self.record.occurrence_us
+        if not self.planted:
+            following = schedule.next_after(max(occurrence, now_us))
+            if following is None:
+                return None
+            occurrence = following
+        return schedule.due_us(occurrence)
 
     @property
     def is_paused(self) -> bool:
@@ -67,6 +113,22 @@ class StoredSchedule:
         """What became of its last 20 jobs, the latest first; those of later releases are left out."""
         known = {outcome.value: outcome for outcome in RunOutcome}
         return [Run(known[number], took_ms) for number, took_ms in self.record.outcomes if number in known]
+
+
+def from_text_id(text: str) -> tuple[bytes, int] | None:
+    """Return the id and the shard of a text of `StoredSchedule.text_id`, None if it is not one."""
+    found = _TEXT_ID.fullmatch(text)
+    return (bytes.fromhex(found[1]), int(found[2])) if found else None
+
+
+class ScheduleSlice(NamedTuple):
+    """Some of the schedules of a shard, in no order."""
+
+    schedules: list[StoredSchedule]
+    #: Where the next slice begins; None: this is the last one.
+    next_cursor: int | None
+    #: How many more are damaged, and left out.
+    damaged: int
 
 
 class Schedules:
@@ -137,14 +199,21 @@ class Schedules:
 
     def scan(self) -> Iterator[StoredSchedule]:
         """Yield all of them in no order, in round trips of some hundred. One that changes meanwhile may come twice."""
-        key, cursor = self._shard.keys("schedules"), b"0"
-        while True:
-            cursor, found = self._shard.execute("HSCAN", key, cursor, "COUNT", 500)
-            for id, stored in zip(found[::2], found[1::2], strict=True):
-                if schedule := self._read(id, stored):
-                    yield schedule
-            if cursor == b"0":
-                return
+        cursor: int | None = 0
+        while cursor is not None:
+            found = self.slice(cursor, count=500)
+            yield from found.schedules
+            cursor = found.next_cursor
+
+    def slice(self, cursor: int = 0, *, count: int) -> ScheduleSlice:
+        """Return about `count` schedules, from the beginning or from where another slice ended.
+
+        One round trip, O(count). All slices together have each schedule that is there meanwhile, some of them twice.
+        """
+        end, found = self._shard.execute("HSCAN", self._shard.keys("schedules"), cursor, "COUNT", count)
+        read = [self._read(id, stored) for id, stored in zip(found[::2], found[1::2], strict=True)]
+        whole = [schedule for schedule in read if schedule is not None]
+        return ScheduleSlice(whole, int(end) or None, len(read) - len(whole))
 
     def pause_schedule(self, id: bytes) -> bytes | None:
         """Pause a schedule; return the id of the waiting job to cancel, b"" for none, None if it was paused already.
@@ -174,6 +243,30 @@ class Schedules:
             stored = self.find([ids[replies - 1]])[0]
             raise _declared(stored.definition.schedule.name if stored and stored.definition else "")
         return [None if reply == 0 else reply for reply in replies]
+
+    def set_and_cancel(self, definitions: Sequence[Definition]) -> None:
+        """Do what `set_schedules()` does, then cancel the waiting jobs of those that it changed. Two round trips."""
+        self.cancel_planted(self.set_schedules(definitions))
+
+    def pause_and_cancel(self, id: bytes) -> bool:
+        """Do what `pause_schedule()` does, then cancel the waiting job. Returns False if it was paused already."""
+        planted = self.pause_schedule(id)
+        self.cancel_planted([planted or b""])
+        return planted is not None
+
+    def delete_and_cancel(self, ids: Sequence[bytes]) -> int:
+        """Do what `delete_schedules()` does, then cancel their waiting jobs; return how many schedules there were."""
+        replies = self.delete_schedules(ids)
+        self.cancel_planted([reply or b"" for reply in replies])
+        return sum(reply is not None for reply in replies)
+
+    def cancel_planted(self, raw_ids: Sequence[bytes]) -> None:
+        """Cancel waiting jobs of an earlier version of their schedules; b"" is none.
+
+        A claim drops one that comes first, or whose cancel is never sent.
+        """
+        if planted := [BatchJob(raw_id=raw_id) for raw_id in raw_ids if raw_id]:
+            WaitingJobs(self._shard).cancel(planted)
 
     def _read(self, id: bytes, stored: bytes | None) -> StoredSchedule | None:
         return read_schedule(self._shard, id, stored)

@@ -13,7 +13,6 @@ from django_delayq.clock import estimated_us, moment
 from django_delayq.exceptions import UnknownSchedule
 from django_delayq.job.ids import to_text
 from django_delayq.recurring.rule import occurrences
-from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
 from django_delayq.store.schedules.schedules import StoredSchedule
@@ -160,12 +159,9 @@ class ScheduleHandle:
 
     def _pause(self) -> bool:
         try:
-            planted = self._store.schedules(self._stored.shard).pause_schedule(self._stored.id)
+            return self._store.schedules(self._stored.shard).pause_and_cancel(self._stored.id)
         except LookupError:
             raise self._unknown() from None
-        if planted:
-            cancel_planted(self._store, self._stored.shard, [planted])
-        return planted is not None
 
     def _resume(self) -> bool:
         try:
@@ -174,7 +170,7 @@ class ScheduleHandle:
             raise self._unknown() from None
 
     def _delete(self) -> bool:
-        return delete_schedules(self._store, self._stored.shard, [self._stored.id]) == 1
+        return self._store.schedules(self._stored.shard).delete_and_cancel([self._stored.id]) == 1
 
     def _after_commit(self, change: Callable[[], object]) -> bool:
         """Return whether a change waits for the commit of the caller's transactions."""
@@ -214,16 +210,3 @@ def _unless_deleted(change: Callable[[], object]) -> None:
     # Another transaction may have deleted it before this one committed.
     with suppress(UnknownSchedule):
         change()
-
-
-def cancel_planted(store: Store, shard: int, raw_ids: list[bytes]) -> None:
-    """Cancel waiting jobs of an earlier version of their schedules. A claim drops one that comes first."""
-    store.operations(shard).waiting_jobs.cancel([BatchJob(raw_id=raw_id) for raw_id in raw_ids])
-
-
-def delete_schedules(store: Store, shard: int, ids: list[bytes]) -> int:
-    """Delete schedules and cancel their waiting jobs; return how many there were."""
-    replies = store.schedules(shard).delete_schedules(ids)
-    if planted := [reply for reply in replies if reply]:
-        cancel_planted(store, shard, planted)
-    return sum(reply is not None for reply in replies)

@@ -28,7 +28,7 @@ from django_delayq.store.schedules.schedules import BATCH, StoredSchedule
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import args_and_kwargs
-from django_delayq.task.recurring.handle import ScheduleHandle, cancel_planted, delete_schedules
+from django_delayq.task.recurring.handle import ScheduleHandle
 
 T = TypeVar("T")
 #: Options of `set()` that become the rule and the bounds of a schedule.
@@ -250,9 +250,7 @@ class TaskSchedules:
         """Store definitions of one shard; cancel the jobs that waited for those that they replace."""
         if check is not None:
             check()
-        store, shard = get_store(self.backend), batch[0].job.shard
-        if planted := store.schedules(shard).set_schedules(batch):
-            cancel_planted(store, shard, planted)
+        get_store(self.backend).schedules(batch[0].job.shard).set_and_cancel(batch)
         if self._task.aliases:
             # Each replaces one that was set before the task was renamed.
             names = [definition.schedule.name for definition in batch]
@@ -260,7 +258,7 @@ class TaskSchedules:
 
     def _delete(self, by_shard: Iterable[tuple[int, list[bytes]]]) -> int:
         store = get_store(self.backend)
-        return sum(delete_schedules(store, shard, ids) for shard, ids in by_shard)
+        return sum(store.schedules(shard).delete_and_cancel(ids) for shard, ids in by_shard)
 
     def _waits(self) -> tuple[str, ...]:
         """Return the database connections whose commit a change waits for."""

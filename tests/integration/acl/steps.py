@@ -29,7 +29,6 @@ from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules
-from django_delayq.task.recurring.handle import cancel_planted
 from django_delayq.testing.local_redis import LocalRedisServer
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
@@ -403,7 +402,7 @@ def declare_schedules(role: ShardApis, every: ShardApis) -> Any:
     assert Planter(every.shard).plant([made.id], now_us=role.clock.now_us)
     assert not schedules.is_alive(by.process)
     [job] = schedules.declare_schedules([], by=by, kept=[], after=by) or []
-    cancel_planted(role.store, 0, [job])
+    schedules.cancel_planted([job])
     return Schedules(every.shard).count()
 
 
@@ -478,8 +477,8 @@ OWN = {
     "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat use_limit listen_for_stops "
     "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet pause_task pause_tenant "
-    "change_schedules",
+    "action": f"{_VIEW} enqueue cancel cancel_kept stop reschedule move requeue discard pause quiet pause_task "
+    "pause_tenant change_schedules",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
@@ -489,7 +488,7 @@ BORROWED = {
     "use_limit read_served_queues change_schedules",
     "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
-    "action": "enqueue ended let_in set_limits use_limit read_served_queues check_shards check_server plant",
+    "action": "ended let_in set_limits use_limit read_served_queues check_shards check_server plant",
     "check": "find ended holder page dashboard server set_limits read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

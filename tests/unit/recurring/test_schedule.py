@@ -181,6 +181,8 @@ def test_a_usual_schedule_takes_few_bytes() -> None:
         # A later release has more options.
         b'{"n":"a","r":"every 60 from 0","holidays":"de"}',
         b"[" * 100_000,
+        b'{"n":"a","r":"every 60 from 0","w":9223372036854775808}',
+        b'{"n":"a","r":"every 60 from 0","j":1' + b"0" * 400 + b"}",
         b"\xff",
     ],
 )

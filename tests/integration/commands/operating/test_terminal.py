@@ -189,4 +189,4 @@ def test_help_lists_the_exit_codes(processes: Processes) -> None:
     for name in ("delayq_stats", "delayq_run"):
         command = processes.start(name, "--help")
         assert command.wait() == 0
-        assert "3 no such job or queue" in " ".join(command.output.split())
+        assert "3 no such job, queue or schedule" in " ".join(command.output.split())
