@@ -1,7 +1,7 @@
 """The cost of each admin page: python -m benchmarks.admin_pages [jobs]
 
 It prints the round trips, the milliseconds of Redis and those of the whole page: the medians of five requests. Redis
-holds a million scheduled jobs in eight queues, 100,000 failed ones and an hour of metrics.
+holds a million scheduled jobs in eight queues, 100,000 failed ones, 100,000 recurring schedules and an hour of metrics.
 """
 
 import os
@@ -24,7 +24,7 @@ from django_delayq.testing.local_redis import LocalRedisServer
 QUEUES = [f"queue-{number}" for number in range(8)]
 ROUNDS = 5
 #: The commands that clients send; all others run inside scripts, whose time is part of `evalsha`.
-SENT = ("evalsha", "eval", "hget", "hmget", "info", "config|get", "get")
+SENT = ("evalsha", "eval", "hget", "hmget", "hscan", "info", "config|get", "get")
 URL = "/admin/django_delayq/queue/"
 PAGES = {
     "Overview": "",
@@ -39,6 +39,10 @@ PAGES = {
     "Failed": "failed/",
     "Failed, by error": "failed/?group=error",
     "Failed, by text": "failed/?q=not+there",
+    "Recurring": "recurring/",
+    "Recurring, one schedule": "recurring/?task=noop&prefix=customer+7",
+    "Recurring, by state": "recurring/?state=paused",
+    "Calendar": "recurring/calendar/",
     "Tasks": "tasks/",
     "Processes": "processes/",
     "One job": "job/{job}/",
@@ -53,7 +57,8 @@ def main() -> None:
         django.setup()
         job_id = _fill(jobs)
         browser = _signed_in_client()
-        print(f"{jobs:,} scheduled, {jobs // 10:,} failed\n{'page':28} {'trips':>5} {'Redis':>9} {'page':>9}")
+        print(f"{jobs:,} scheduled, {jobs // 10:,} failed, {jobs // 10:,} recurring schedules")
+        print(f"{'page':28} {'trips':>5} {'Redis':>9} {'page':>9}")
         for name, path in PAGES.items():
             rounds = [_measure(browser, server, URL + path.format(job=job_id)) for _ in range(ROUNDS)]
             trips, redis_ms, page_ms = (statistics.median(column) for column in zip(*rounds, strict=True))
@@ -72,6 +77,10 @@ def _fill(jobs: int) -> str:
     scheduled = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))
     enqueue_many((noop.using(**options).job(1, "short", kind={"a": 1}) for options in scheduled), on_progress=id)
     enqueue_many((noop.using(queue="dying").job(number) for number in range(jobs // 10)), on_progress=id)
+    noop.schedules.set_many(
+        {"name": f"customer {number}", "cron": f"{number % 60} {number % 24} * * *", "tz": "Europe/Berlin"}
+        for number in range(jobs // 10)
+    )
     claims = Claims(store.shards[0])
     held: list[Any] = []
     while True:

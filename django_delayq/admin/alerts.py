@@ -11,6 +11,7 @@ from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.schedules.schedules import ScheduleState
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import duration_text, grouped
 
@@ -34,7 +35,7 @@ class Alert:
 
 def alerts(page: PageContext, rows: Sequence[JobRow] = ()) -> list[Alert]:
     """Return the problems in the snapshot and in rows that the page read anyway; makes no round trip of its own."""
-    return [*_processes(page), *_queues(page), *_server(page), *_unknown_tasks(page, rows)]
+    return [*_processes(page), *_queues(page), *_server(page), *_schedules(page), *_unknown_tasks(page, rows)]
 
 
 def _processes(page: PageContext) -> Iterator[Alert]:
@@ -103,6 +104,28 @@ def _server(page: PageContext) -> Iterator[Alert]:
     if page.skewed:
         text = _("The clocks of Redis and this server differ by %s, and so do moments that this server computes.")
         yield Alert(text=text % duration_text(page.skew_us), **link)
+
+
+def _schedules(page: PageContext) -> Iterator[Alert]:
+    """Yield what is wrong with recurring schedules; nothing if there are many, because then nobody looked."""
+    now = page.snapshot
+    texts = {
+        ScheduleState.PAUSED: ngettext(
+            "%(count)s recurring schedule is paused, because its jobs failed.",
+            "%(count)s recurring schedules are paused, because their jobs failed.",
+            now.failing_schedules,
+        ),
+        ScheduleState.UNREADABLE: ngettext(
+            "%(count)s recurring schedule cannot be read, so none of its jobs is planted.",
+            "%(count)s recurring schedules cannot be read, so none of their jobs is planted.",
+            now.unreadable_schedules,
+        ),
+    }
+    counts = {ScheduleState.PAUSED: now.failing_schedules, ScheduleState.UNREADABLE: now.unreadable_schedules}
+    for state, count in counts.items():
+        if count:
+            text, url = texts[state] % {"count": grouped(count)}, page.url("recurring", state=state)
+            yield Alert(text=text, url=url, link=_("Recurring schedules"), severe=True)
 
 
 def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]:

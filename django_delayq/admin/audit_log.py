@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.db.models import QuerySet
 from django.dispatch import Signal
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -20,8 +21,8 @@ logger.addFilter(keep_to_one_line)
 #: than 100 jobs), `count`, `note` (a sentence). A long action sends one signal per request.
 admin_action = Signal()
 _MAX_REPR = 200
-#: Most rows shown for a job: rows that name it, and rows about many jobs.
-_SHOWN, _SHOWN_ABOUT_MANY = 50, 10
+#: Most rows shown for a job or another subject: rows that name it, and rows about many jobs.
+SHOWN, _SHOWN_ABOUT_MANY = 50, 10
 
 
 def record(
@@ -65,14 +66,19 @@ def record(
     return int(row.pk)
 
 
+def about(object_id: str | None) -> QuerySet[LogEntry]:
+    """Return the rows that name a job or another subject, newest first; None: those about many jobs."""
+    # Few rows have no content type, and that column has an index; `object_id` has none.
+    entries = LogEntry.objects.filter(content_type=None, object_id=object_id)
+    return entries.select_related("user").order_by("-action_time")
+
+
 def for_job(job_id: str) -> list[LogEntry]:
     """Return the rows about a job, newest first: rows that name it, and rows about many jobs since its creation."""
-    # Few rows have no content type, and that column has an index; `object_id` has none.
-    entries = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")
-    found, parsed_id = list(entries.filter(object_id=job_id)[:_SHOWN]), from_text(job_id)
+    found, parsed_id = list(about(job_id)[:SHOWN]), from_text(job_id)
     if parsed_id is not None:
         since = moment(created_us(parsed_id[0]))
-        for row in entries.filter(object_id=None, action_time__gte=since)[:_SHOWN_ABOUT_MANY]:
+        for row in about(None).filter(action_time__gte=since)[:_SHOWN_ABOUT_MANY]:
             row.change_message = _("On many jobs at once: %s") % row.change_message
             found.append(row)
     return sorted(found, key=lambda row: row.action_time, reverse=True)

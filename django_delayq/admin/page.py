@@ -228,6 +228,7 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
         "limits": _("Limits"),
         "running": _("Running"),
         "failed": _("Failed"),
+        "recurring": _("Recurring"),
         "tasks": _("Tasks"),
         "processes": _("Processes"),
     }
@@ -239,10 +240,13 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
             "queues": len(now.queues),
             "running": now.claimed,
             "failed": now.dead,
+            "recurring": now.schedules,
         }
     if not (tab == "limits" or page.store.config.tasks.limits or (counts and page.snapshot.paused_tasks)):
         # Few projects have limits.
         del titles["limits"]
+    if not (tab == "recurring" or counts.get("recurring")):
+        del titles["recurring"]
     return [
         Tab(
             name=name,

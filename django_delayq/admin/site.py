@@ -34,6 +34,7 @@ from django_delayq.admin.views import (
 )
 from django_delayq.admin.views import job as detail
 from django_delayq.admin.views.queues import limits, queues, tenants
+from django_delayq.admin.views.schedules import calendar, schedule, schedules
 from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.exceptions import StoreError
 
@@ -88,6 +89,7 @@ _PANELS = {
     "limits": limits.show,
     "running": lists.show_running,
     "failed": failed.show,
+    "recurring": schedules.show,
     "tasks": tasks.show,
     "processes": processes.show,
 }
@@ -103,6 +105,10 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("failed/", "failed", failed.show, _READ),
     # A POST to a job's page or to an export reveals hidden values.
     ("job/<str:text_id>/", "job_detail", detail.show, _READ + _WRITE),
+    ("recurring/", "recurring", schedules.show, _READ),
+    ("recurring/calendar/", "recurring_calendar", calendar.show, _READ),
+    # As for a job.
+    ("recurring/<str:text_id>/", "recurring_schedule", schedule.show, _READ + _WRITE),
     ("tasks/", "tasks", tasks.show, _READ),
     ("processes/", "processes", processes.show, _READ),
     ("action/", "action", action.show, _WRITE),

@@ -4,12 +4,26 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from django_delayq.display.text import printable, span_text
 from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.rule import Every, Rule, occurrences
 from django_delayq.recurring.schedule import Schedule
 from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
+
+#: Values of `overlap` and `catch_up` -> what they mean.
+OVERLAPS = {
+    "skip": gettext_lazy("skip: the new job is skipped"),
+    "wait": gettext_lazy("wait: the new job waits; further ones are skipped"),
+    "stop": gettext_lazy("stop: the running job is asked to stop, and the new one waits for that"),
+    "allow": gettext_lazy("allow: both run"),
+}
+CATCH_UPS = {
+    "last": gettext_lazy("last: one job for all missed occurrences"),
+    "none": gettext_lazy("none: a job that is too late does not begin"),
+    "all": gettext_lazy("all: a job for each missed occurrence"),
+}
 
 
 def rule_text(rule: Rule) -> str:

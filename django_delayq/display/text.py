@@ -1,6 +1,8 @@
 """Text: names and values as people read them. Nothing in it can move a cursor or turn the reading direction."""
 
 import json
+import re
+from datetime import timedelta
 from typing import Any
 from unicodedata import category
 
@@ -12,6 +14,8 @@ from django_delayq.templatetags.delayq import grouped
 
 #: Persian words and emoji need them; elsewhere they make two different names look alike.
 _JOINERS = "\u200c\u200d"
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -59,3 +63,26 @@ def span_text(us: int) -> str:
     if us or not words:
         words.append(_("%s s") % localize(us / SECOND_US if us % SECOND_US else us // SECOND_US))
     return " ".join(words)
+
+
+def read_span(text: str, *, or_write: str = "") -> timedelta:
+    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ValueError with the cure.
+
+    `or_write` ends the cure where people may write more than spans.
+    """
+    parts = _SPAN.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d{or_write}")
+    try:
+        return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    except OverflowError as error:
+        raise ValueError(f"{text!r:.80} is too long: a span is at most {timedelta.max.days}d") from error
+
+
+def write_span(us: int) -> str:
+    """Return a span in µs as `read_span()` reads it."""
+    parts = []
+    for unit, size in (("d", DAY_US), ("h", HOUR_US), ("m", 60 * SECOND_US), ("s", SECOND_US)):
+        number, us = divmod(us, size)
+        parts += [f"{number}{unit}"] if number else []
+    return "".join([*parts, *([f"{us / 1_000:g}ms"] if us or not parts else [])])

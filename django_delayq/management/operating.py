@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ from django_delayq.control.queues import Queue, queue
 from django_delayq.control.tenants import Tenant
 from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.limits import parked_for
-from django_delayq.display.text import short
+from django_delayq.display.text import read_span, short
 from django_delayq.exceptions import DelayQError, DelayValueError, InvalidMoment, UnknownQueue
 from django_delayq.job.ids import from_text
 from django_delayq.management.starting import add_backend, read_settings
@@ -35,8 +34,6 @@ EXIT_CODES = (
     "Exit codes: 0 done, 1 an error, 2 wrong options, 3 no such job, queue or schedule, 4 not confirmed, "
     "5 the job runs elsewhere (delayq_run), 6 the job failed (delayq_run)."
 )
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 #: Characters of a progress bar.
 _BAR = 30
 
@@ -260,17 +257,14 @@ def time_or_span(text: str) -> datetime | timedelta:
 
 
 def span(text: str, *, or_write: str = "") -> timedelta:
-    """Read "10m" or "1h30m": a number with each of the units ms, s, m, h, d, w. Raises ArgumentTypeError.
+    """Read "10m" or "1h30m" as `read_span()` does. Raises ArgumentTypeError.
 
     `or_write` ends the cure of an option that takes more than spans.
     """
-    parts = _SPAN.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ArgumentTypeError(f"{text!r:.80} is no time: use 10m, 1h30m or 2d{or_write}")
     try:
-        return sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
-    except OverflowError as error:
-        raise ArgumentTypeError(f"{text!r:.80} is too long: a span is at most {timedelta.max.days}d") from error
+        return read_span(text, or_write=or_write)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from error
 
 
 def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:

@@ -82,6 +82,19 @@ class Cron:
             return 60 * SECOND_US if second else SECOND_US
         return DAY_US if hour else HOUR_US
 
+    def once_an_hour(self) -> tuple["Cron", list[int]]:
+        """Return a rule with the first occurrence of each hour, and how much later the occurrences of that hour are.
+
+        These distances are µs, sorted, the first of them 0. When clocks change, an hour may have fewer of them.
+        """
+        found = self._matches
+        distances = sorted(60 * minute + second for minute in found.minutes for second in found.seconds)
+        minute, second = divmod(distances[0], 60)
+        first = Cron(" ".join([str(second), str(minute), *found.parts[2:]]), self.zone)
+        # Its minute is a number now.
+        first._has_fixed_hours = self._has_fixed_hours
+        return first, [(each - distances[0]) * SECOND_US for each in distances]
+
     def next_after(self, moment_us: int) -> int | None:
         """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
         if moment_us >= LATEST_US:

@@ -122,7 +122,7 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
 
 def test_reading_scripts_only_read() -> None:
     reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
-    reads |= {"HGETALL", "HKEYS", "HSTRLEN", "INFO", "LINDEX", "TIME", "ZLEXCOUNT", "ZUNION"}
+    reads |= {"HGETALL", "HKEYS", "HSTRLEN", "HVALS", "INFO", "LINDEX", "TIME", "ZLEXCOUNT", "ZUNION"}
     for name in ("find", "find_holders", "find_tenants", "find_limits", "page", "snapshot", "due_histogram"):
         # With the functions of the prelude that it uses.
         assert commands_in(Script(name).text) <= reads

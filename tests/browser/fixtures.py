@@ -12,10 +12,13 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.process_reports import ProcessReports
+from django_delayq.store.schedules.schedules import DECLARED, PAUSED
 from django_delayq.testing.fake_clock import FakeClock
+from tests.admin.schedule_records import add_schedule, rewrite
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer
 from tests.factories import unsent
 from tests.shard_apis import DAY, HOUR, SECOND, ShardApis, uncounted
@@ -56,6 +59,7 @@ class Fixtures:
         self._failed()
         self._running()
         self._waiting(scheduled)
+        self._recurring()
         self.present()
         self.apis.operations.pause("reports", by="ann")
         return self
@@ -223,6 +227,52 @@ class Fixtures:
             claims = worker.take(2, queue, description=f"web{number + 1}:4411").claims
             self.ids["lost" if lost else "claimed"] = to_text(claims[0].raw_id, 0)
         self.clock.now_us = self.now_us
+
+    def _recurring(self) -> None:
+        """Store recurring schedules in each state."""
+        draw, ago = self._random, self.now_us
+        took = [(RunOutcome.DONE, draw.randrange(200, 90_000)) for _ in range(20)]
+        failed = [(RunOutcome.FAILED, 10_400)] * 5
+        berlin = {"tz": "Europe/Berlin"}
+
+        def add(name: str, task: Any, *args: Any, record: dict[str, Any] | None = None, **options: Any) -> str:
+            return add_schedule(self.apis, name, task=task.name, queue=task.queue, args=args, record=record, **options)
+
+        for number in range(12):
+            add(
+                f"customer {4_700 + number}",
+                sync_customer,
+                f"c-{number}",
+                "s3cr3t",
+                cron=f"{draw.randrange(60)} {draw.randrange(5, 20)} * * mon-fri",
+                record={"outcomes": took[number:], "last_end_us": ago - draw.randrange(DAY)},
+                **berlin,
+            )
+        self.ids["schedule"] = add(
+            "nightly",
+            build_report,
+            "sales",
+            "today",
+            cron="0 3 * * *",
+            jitter=300,
+            overlap="wait",
+            pause_after=5,
+            record={"outcomes": [(RunOutcome.SKIPPED, 0), *took[:12]], "last_end_us": ago - HOUR},
+            **berlin,
+        )
+        self.ids["schedule, paused"] = add(
+            "rates",
+            close_auction,
+            1,
+            every=300,
+            pause_after=5,
+            record={"flags": PAUSED, "failures": 5, "outcomes": failed + took[:3], "last_end_us": ago - HOUR},
+        )
+        running = {"running": bytes.fromhex(self.ids["claimed"][:24]), "outcomes": took, "last_end_us": ago - MINUTE}
+        add("sweep", close_auction, 2, every=60, record={"flags": DECLARED, **running})
+        add("campaign", send_invoice, 3, every=3_600, record={"flags": DECLARED})
+        self.ids["schedule, unreadable"] = add("daily", send_invoice, 4, every=86_400)
+        rewrite(self.apis, self.ids["schedule, unreadable"], b"every 86400", b"daily 86400")
 
     def _arguments(self, task: Any, number: int) -> tuple[list[Any], dict[str, Any]]:
         if task is send_invoice:

@@ -19,6 +19,13 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "failed": lambda ids: page("failed"),
     "failed, by error": lambda ids: page("failed", group="error"),
     "failed, by task": lambda ids: page("failed", group="task"),
+    "recurring": lambda ids: page("recurring"),
+    "recurring, filtered": lambda ids: page("recurring", task="sync_customer", prefix="customer", state="waiting"),
+    "calendar": lambda ids: page("recurring_calendar"),
+    "calendar, run time": lambda ids: page("recurring_calendar", show="time"),
+    "schedule": lambda ids: page("recurring_schedule", ids["schedule"]),
+    "schedule, paused": lambda ids: page("recurring_schedule", ids["schedule, paused"]),
+    "schedule, unreadable": lambda ids: page("recurring_schedule", ids["schedule, unreadable"]),
     "tasks": lambda ids: page("tasks"),
     "processes": lambda ids: page("processes"),
     **{
@@ -26,4 +33,4 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
         for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown", "waits")
     },
 }
-TABS = ("overview", "scheduled", "queues", "limits", "running", "failed", "tasks", "processes")
+TABS = ("overview", "scheduled", "queues", "limits", "running", "failed", "recurring", "tasks", "processes")

@@ -8,6 +8,7 @@ from django_delayq.job.ids import from_text
 from tests.admin.conftest import page
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.reports import tell
+from tests.admin.schedule_records import add_schedule, rewrite
 from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
 from tests.browser.pages import GONE, TABS
@@ -71,6 +72,13 @@ def hostile(stock: Fixtures) -> dict[str, str]:
             oldest_us=1,
         )
     apis.operations.pause(HOSTILE, by=HOSTILE)
+    name, text = HOSTILE[-120:], {"args": [HOSTILE], "kwargs": kwargs()}
+    ids["schedule"] = add_schedule(apis, name, task=HOSTILE, queue=HOSTILE, **text)
+    add_schedule(
+        apis, "w" * 200, task="w" * 1_000, cron="*/1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 * * * *", tz="UTC"
+    )
+    unreadable = add_schedule(apis, "every")
+    rewrite(apis, unreadable, b"every 3600", b"<b>y 3600\xff")
     return ids
 
 
@@ -100,7 +108,9 @@ def test_pages_of_jobs_and_queues_show_hostile_text_as_text(window: PageSession,
         page("queue_detail", HOSTILE),
         page("failed", group="error"),
         page("failed", group="task"),
-        *(page("job_detail", text_id) for text_id in hostile.values()),
+        *(page("job_detail", text_id) for name, text_id in hostile.items() if name != "schedule"),
+        page("recurring_schedule", hostile["schedule"]),
+        page("recurring_calendar"),
     ):
         window.open(address)
         look_over(window)
@@ -117,6 +127,14 @@ def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSessio
         window.page.locator(".delayq-confirm button[type=submit]").click()
         window.page.locator(".messagelist").wait_for()
         look_over(window)
+    for action in ("edit_schedule", "pause_schedule"):
+        window.open(page("recurring_schedule", hostile["schedule"]))
+        window.page.locator(f"button[value={action}]").click()
+        window.page.locator(".delayq-confirm").wait_for()
+        look_over(window)
+    window.page.locator(".delayq-confirm button[type=submit]").click()
+    window.page.locator(".messagelist").wait_for()
+    look_over(window)
     # The audit log on the page of a missing job.
     window.open(page("job_detail", hostile["scheduled"]), status=404)
     look_over(window)

@@ -60,12 +60,14 @@ def _without_separators(text: str) -> str:
     return digits if digits and not text.strip("0123456789,.' \u00a0\u202f’") else text.strip()
 
 
-def _moment_field(label: Any) -> forms.DateTimeField:
+def moment_field(label: Any) -> forms.DateTimeField:
+    """Return a field for a moment, which may be left empty."""
     widget = forms.DateTimeInput(attrs={"type": "datetime-local", "step": "any"}, format="%Y-%m-%dT%H:%M:%S")
     return forms.DateTimeField(label=label, required=False, widget=widget)
 
 
-def _aware(found: datetime) -> datetime:
+def aware(found: datetime) -> datetime:
+    """Return a moment of a form with its time zone."""
     # Naive if the project has USE_TZ = False.
     return found if timezone.is_aware(found) else timezone.make_aware(found)
 
@@ -91,7 +93,7 @@ class _TimeForm(ActionForm):
                 seconds = number * int(cleaned.get("unit") or 60)
                 self.task_config.check_time(delay=abs(seconds))
                 return {self.number_parameter: seconds * SECOND_US}
-            moment = _aware(moment)
+            moment = aware(moment)
             self.task_config.check_time(at=moment)
         except DelayQError as error:
             raise ValidationError(str(error)) from error
@@ -105,7 +107,7 @@ class RescheduleForm(_TimeForm):
 
     number_field, number_parameter = "shift", "shift_us"
     past_text = _("That moment is past. “Run now” makes jobs due at once.")
-    moment = _moment_field(_("Due at"))
+    moment = moment_field(_("Due at"))
     shift = forms.IntegerField(
         label=_("or earlier (−) or later (+) by"), required=False, min_value=-1_000_000, max_value=1_000_000
     )
@@ -117,7 +119,7 @@ class RetryLaterForm(_TimeForm):
 
     number_field, number_parameter = "minutes", "spread_us"
     past_text = _("That moment is past. “Retry now” makes jobs due at once.")
-    moment = _moment_field(_("Retry all at"))
+    moment = moment_field(_("Retry all at"))
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
 
 
@@ -125,14 +127,14 @@ class PauseForm(ActionForm):
     """Until when a queue is paused."""
 
     has_times = True
-    until = _moment_field(_("Until (leave it empty to pause until somebody resumes it)"))
+    until = moment_field(_("Until (leave it empty to pause until somebody resumes it)"))
 
     def clean(self) -> dict[str, Any]:
         """Require a moment that is still to come, if there is one; it becomes `until_us`."""
         cleaned = super().clean() or {}
         if self.errors or cleaned["until"] is None:
             return {}
-        if (until_us := min(moment_us(_aware(cleaned["until"])), LATEST_US)) <= self.now_us:
+        if (until_us := min(moment_us(aware(cleaned["until"])), LATEST_US)) <= self.now_us:
             self.add_error("until", _("until must be later than now; to end a pause, resume the queue."))
         return {"until_us": until_us}
 

@@ -11,9 +11,9 @@ from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.job_lists import FAILED, counted
-from django_delayq.clock import SECOND_US, moment
+from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
-from django_delayq.templatetags.delayq import duration_text
+from django_delayq.templatetags.delayq import duration_text, zoned
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
 _NOT_WAITING = ngettext_lazy("%(count)s was no longer waiting", "%(count)s were no longer waiting", "n")
@@ -84,4 +84,4 @@ def log_text(action_request: ActionRequest, *, about_one: bool) -> str:
 
 def moment_text(us: int, zone: tzinfo = UTC) -> str:
     """Return a moment as text, with its date and zone."""
-    return f"{moment(us).astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    return f"{zoned(us, zone):%Y-%m-%d %H:%M:%S %Z}"

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_delayq import runtime
 from django_delayq.admin import audit_log
-from django_delayq.admin.actions import selection, session, toggles
+from django_delayq.admin.actions import schedules, selection, session, toggles
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, Target
 from django_delayq.admin.actions.forms import ActionForm
@@ -38,6 +38,8 @@ def show(page: PageContext) -> HttpResponse:
         post = page.request.POST
         if post.get("action", "") in toggles.TOGGLES:
             return toggles.show(page)
+        if post.get("action", "") in schedules.SCHEDULE_ACTIONS:
+            return schedules.show(page)
         if "signed_request" not in post:
             action_request = _of_tenant(page) or ActionRequest.read(post)
             if action_request is None:

@@ -1,7 +1,6 @@
 """The page of one job, in any state or gone: its properties, its attempts, and the audit log about it."""
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.core.exceptions import PermissionDenied
@@ -14,15 +13,15 @@ from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter, from_url_name, read_cursor
+from django_delayq.admin.job_contents import JobContents
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
-from django_delayq.display.arguments import DOTS, FULL, DisplayedArguments, displayed_context, displayed_key
-from django_delayq.display.limits import limits_text
-from django_delayq.display.retry import retry_text
-from django_delayq.display.text import pretty, printable, span_text
-from django_delayq.job.ids import created_us, from_text
-from django_delayq.job.job import DEFAULT_QUEUE, Job, State
+from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import printable
+from django_delayq.job.ids import created_us, from_text, to_text
+from django_delayq.job.job import DEFAULT_QUEUE, State
+from django_delayq.store.digests import schedule_id
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
 
@@ -50,11 +49,12 @@ class Attempt(NamedTuple):
     error_summary: ErrorSummary
 
 
-class JobDetail:
+class JobDetail(JobContents):
     """One job as its page shows it."""
 
     def __init__(self, page: PageContext, row: JobRow, *, reveal: bool, whole: bool) -> None:
-        self._page, self.reveals, self._whole = page, reveal, whole
+        super().__init__(row.job, page.config.redact, reveal=reveal, whole=whole)
+        self._page = page
         self.job_list = _LIST_OF_STATE[row.state]
         self.state, self.css_class, self.moment_label = _STATES[row.state]
         if row.stops:
@@ -65,66 +65,22 @@ class JobDetail:
         self.is_known = registry.find(row.task) is not None
 
     @property
-    def job(self) -> Job | None:
-        """The job; None if its body cannot be read."""
-        return self.line.row.job
-
-    @cached_property
-    def displayed(self) -> DisplayedArguments | None:
-        """The arguments; None if the body cannot be read."""
-        return DisplayedArguments.of(self.job, self._page.config.redact, reveal=self.reveals) if self.job else None
-
-    @cached_property
-    def arguments(self) -> tuple[list[Any], bool]:
-        """The arguments one by one, and whether they are truncated."""
-        return self.displayed.arguments(None if self._whole else FULL) if self.displayed else ([], False)
+    def schedule_name(self) -> str:
+        """The name of its recurring schedule; empty if it has none."""
+        return printable(self.job.occurrence.schedule) if self.job and self.job.occurrence else ""
 
     @property
-    def context(self) -> str:
-        """The context that middlewares put in, as text."""
-        context = displayed_context(self.job, self._page.config.redact, reveal=self.reveals) if self.job else {}
-        return pretty(context) if context else ""
-
-    @property
-    def is_redacted(self) -> bool:
-        """Whether anything is hidden: a value, the key, or an unreadable body."""
-        hides = self.displayed is None or self.displayed.hidden or self.key == DOTS
-        return not self.reveals and (hides or DOTS in self.context or DOTS in self.limits)
+    def schedule_url(self) -> str:
+        """The address of that schedule, which may be deleted."""
+        if self.job is None or self.job.occurrence is None:
+            return ""
+        id = schedule_id(self.job.task, self.job.occurrence.schedule)
+        return self._page.url("recurring_schedule", to_text(id, self.job.shard))
 
     @property
     def bytes(self) -> str:
         """The beginning of an unreadable body, in hexadecimal."""
         return "" if self.job or not self.reveals else (self.line.row.stored or b"")[:_MAX_HEX].hex(" ", 4)
-
-    @property
-    def key(self) -> str:
-        """The unique key as this person may see it."""
-        return displayed_key(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
-
-    @property
-    def tenant(self) -> str:
-        """The name of its tenant; empty without one."""
-        return printable(self.job.tenant) if self.job and self.job.tenant else ""
-
-    @cached_property
-    def limits(self) -> str:
-        """Its limits as this person may see them; empty without any."""
-        return limits_text(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
-
-    @property
-    def retries(self) -> str:
-        """The retry policy in words."""
-        return retry_text(self.job.retry) if self.job else ""
-
-    @property
-    def timeout(self) -> str:
-        """The time limit of a run; empty without one."""
-        return span_text(self.job.timeout_us) if self.job and self.job.timeout_us else ""
-
-    @property
-    def hard_timeout(self) -> str:
-        """The limit after which a run is ended by force, also the default one; empty without one."""
-        return span_text(self.job.hard_limit_us) if self.job and self.job.hard_limit_us else ""
 
     @property
     def attempts(self) -> Iterator[Attempt]:

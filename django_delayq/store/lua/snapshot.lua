@@ -1,18 +1,19 @@
 -- Snapshot: what a dashboard shows of one shard at one moment. Reads only.
 -- KEYS: leases, jobs, dead_letters, queues, next_due, paused, workers, dispatchers, process_reports, quiet_workers,
---   metrics, paused_tasks; then scheduled, ready, recovered and parked of each queue that the caller knows.
--- ARGV: now, 1 = with INFO, then the dimensions to return the metrics of.
+--   metrics, paused_tasks, schedules; then scheduled, ready, recovered and parked of each queue that the caller knows.
+-- ARGV: now, 1 = with INFO and the faults of recurring schedules, then the dimensions to return the metrics of.
 -- Returns: now (µs); claimed jobs; dead letters; those of the last hour; newest death ('' = none); names of queues,
 --   encoded; fields of paused; workers and dispatchers with their scores; fields of process_reports; quiet_workers; a
 --   series per dimension (false = none); INFO ('' = not requested, or not allowed); then per queue a list: scheduled,
 --   ready (with recovered and parked), overdue, due time of the oldest overdue ('' = none) and of the first that is not due yet,
 --   the start of its body (false = none), member and rank of the first ready job that
---   is not parked, and number of parked jobs; and fields of paused_tasks.
--- Cost: O(log n) a queue, O(1) a process and dimension.
+--   is not parked, and number of parked jobs; fields of paused_tasks; and the number of recurring schedules, of those that
+--   failures paused, and of those that the last dispatcher could not read (0 and 0 = not requested, or over 200 schedules).
+-- Cost: O(log n) a queue, O(1) a process and dimension; with INFO O(1) a schedule, up to 200.
 local now, with_info = now_us(ARGV[1]), ARGV[2] == '1'
 
 -- Queue and task are in the first 1,030 bytes of a body.
-local HOUR, PROCESSES, HEAD, BATCH = 3600000000, 1000, 1030, 1000
+local HOUR, PROCESSES, HEAD, BATCH, SCHEDULES = 3600000000, 1000, 1030, 1000, 200
 local newest = redis.call('ZRANGE', dead_letters, -1, -1, 'WITHSCORES')
 local series = {}
 -- In batches: Lua's `unpack` fails with some thousand arguments.
@@ -21,6 +22,15 @@ for from = 3, #ARGV, BATCH do
   for _, each in ipairs(found) do series[#series + 1] = each end
 end
 local info = with_info and redis.pcall('INFO') or ''
+
+local schedule_count, failing, unreadable = redis.call('HLEN', schedules), 0, 0
+for _, record in ipairs(with_info and schedule_count <= SCHEDULES and redis.call('HVALS', schedules) or {}) do
+  local flags, _, pause_after, failures = string.byte(record, 1, 4)
+  if failures then
+    if flags % 2 == 1 and pause_after > 0 and failures >= pause_after then failing = failing + 1 end
+    if math.floor(flags / IS_UNREADABLE) % 2 == 1 then unreadable = unreadable + 1 end
+  end
+end
 
 local states = {}
 for base = FIXED, #KEYS - 4, 4 do
@@ -52,4 +62,5 @@ return {
   redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'), redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
   redis.call('HGETALL', process_reports), redis.call('HKEYS', quiet_workers), series,
   type(info) == 'string' and info or '', states, redis.call('HGETALL', paused_tasks),
+  {schedule_count, failing, unreadable},
 }

@@ -29,8 +29,8 @@ class DashboardQueries:
     def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Return a snapshot with the metrics of all jobs, each queue and the named tasks.
 
-        With `facts`, it includes the server's INFO, if this user may read it. One round trip, two if a queue is new.
-        O(log n) a queue, O(1) a process and task.
+        With `facts`, it includes the server's INFO, if this user may read it, and counts the schedules with a fault.
+        One round trip, two if a queue is new. O(log n) a queue, O(1) a process and task.
         """
         snapshot, queues = self._snapshot(self._queues, tasks, facts)
         if queues != self._queues:
@@ -53,7 +53,7 @@ class DashboardQueries:
         places = [key for each in queues for key in keys.places(each)]
         reply = self._shard.run(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
-        pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks = more
+        pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks, schedules = more
         paused, statuses = dict(_pairs(pauses)), dict(_pairs(reports))
         snapshot = Snapshot(
             now_us=now_us,
@@ -82,6 +82,9 @@ class DashboardQueries:
             server=ServerInfo.of(_info(info)) if info else None,
             metrics={dimension: text for dimension, text in zip(dimensions, series, strict=True) if text},
             paused_tasks=read_paused_tasks(paused_tasks[1::2]),
+            schedules=schedules[0],
+            failing_schedules=schedules[1],
+            unreadable_schedules=schedules[2],
         )
         # A paused queue is listed even without jobs. The key of its ready set ends with its name.
         return snapshot, sorted({decode_queue(key.rpartition(b":")[2]) for key in (*names, *paused)})

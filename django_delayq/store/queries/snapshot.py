@@ -166,6 +166,11 @@ class Snapshot:
     server: ServerInfo | None = None
     #: Task -> who paused it.
     paused_tasks: dict[str, Pause] = field(default_factory=dict)
+    #: Recurring schedules; those that failures paused, and those that the last dispatcher could not read. The last two
+    #: are 0 if the facts of the server were not requested, or if a shard has more than 200 schedules.
+    schedules: int = 0
+    failing_schedules: int = 0
+    unreadable_schedules: int = 0
 
     @cached_property
     def total(self) -> QueueState:
@@ -222,6 +227,9 @@ def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
         server=snapshots[0].server,
         # Even if only some shards have it: to resume the task resumes it in all.
         paused_tasks={name: pause for each in snapshots for name, pause in each.paused_tasks.items()},
+        schedules=sum(each.schedules for each in snapshots),
+        failing_schedules=sum(each.failing_schedules for each in snapshots),
+        unreadable_schedules=sum(each.unreadable_schedules for each in snapshots),
     )
 
 

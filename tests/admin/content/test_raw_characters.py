@@ -14,6 +14,7 @@ from tests.admin.forms import form_to
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.page_content import PAGES
 from tests.admin.reports import tell
+from tests.admin.schedule_records import add_schedule
 from tests.admin.steps import confirm, request_action, result
 from tests.shard_apis import ShardApis
 
@@ -58,6 +59,7 @@ def raw_store(stock: ShardApis) -> dict[str, str]:
         tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, **said)
     stock.operations.pause(RAW, by=RAW)
     stock.operations.limits.pause_task(RAW, by=RAW)
+    ids["schedule"] = add_schedule(stock, RAW, args=[RAW], kwargs={RAW: RAW}, **text)
     return ids
 
 
@@ -73,10 +75,12 @@ def test_no_list_shows_a_raw_character(name: str, browser: Client, raw_store: di
             look(browser.get(page("failed", group=group)))
 
 
-def test_no_page_of_a_job_or_queue_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
-    for text_id in raw_store.values():
-        look(browser.get(page("job_detail", text_id)))
-        look(browser.post(page("job_detail", text_id)))
+def test_no_page_of_a_job_schedule_or_queue_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
+    for name, text_id in raw_store.items():
+        address = page("recurring_schedule" if name == "schedule" else "job_detail", text_id)
+        look(browser.get(address))
+        look(browser.post(address))
+    look(browser.get(page("recurring_calendar")))
     content = look(browser.get(page("queue_detail", RAW)))
     assert "paused by a\\x00b\\x1b[31mc" in content
     content = look(browser.get(page("job_detail", raw_store["running"])))
@@ -91,6 +95,9 @@ def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, r
         look(asked)
     look(browser.get(confirm(browser, asked).url))
     look(browser.get(page("job_detail", raw_store["failed"])), status=404)
+    schedule = form_to(browser.get(page("recurring")), "/action/").post(browser, action="pause_schedule")
+    look(schedule)
+    look(browser.get(confirm(browser, schedule).url))
     queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume").post(browser, action="resume")
     look(queue)
     look(browser.get(confirm(browser, queue).url))

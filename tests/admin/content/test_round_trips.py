@@ -10,6 +10,8 @@ from redis.connection import AbstractConnection
 
 from django_delayq.job.ids import to_text
 from tests.admin.conftest import page
+from tests.admin.jobs import NOOP
+from tests.admin.schedule_records import add_schedule
 from tests.shard_apis import HOUR, SECOND, ShardApis
 
 VISITS: dict[str, tuple[str, dict[str, str]]] = {
@@ -25,6 +27,10 @@ VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "failed, by error": ("failed", {"group": "error"}),
     "failed, by task": ("failed", {"group": "task"}),
     "failed, text": ("failed", {"q": "nothing like it"}),
+    "recurring": ("recurring", {}),
+    "recurring, one schedule": ("recurring", {"task": NOOP, "prefix": "name 1"}),
+    "recurring, by state": ("recurring", {"state": "paused"}),
+    "calendar": ("recurring_calendar", {}),
     "tasks": ("tasks", {}),
     "processes": ("processes", {}),
 }
@@ -53,6 +59,8 @@ def full(stock: ShardApis) -> bytes:
     stock.add(queue="mail", tenant="acme")
     stock.add_dead(queue="bulk")
     stock.add(queue="bulk", delay=SECOND)
+    for number in range(300):
+        add_schedule(stock, f"name {number}")
     return stock.add(queue="mail", delay=HOUR)
 
 
@@ -78,3 +86,9 @@ def test_a_page_of_one_queue_or_task_takes_at_most_three_round_trips(
 ) -> None:
     of = to_text(full, 0) if name == "job_detail" else "mail"
     assert 1 <= trips(browser, page(name, of), monkeypatch) <= 3
+
+
+def test_the_page_of_a_schedule_takes_two_round_trips(
+    stock: ShardApis, browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert trips(browser, page("recurring_schedule", add_schedule(stock)), monkeypatch) == 2

@@ -15,6 +15,7 @@ from django.urls import reverse
 from tests.admin.conftest import KINDS, SITES, page
 from tests.admin.jobs import add_dead
 from tests.admin.page_content import PAGES
+from tests.admin.schedule_records import add_schedule
 from tests.shard_apis import ShardApis
 
 CODES = {"view_delayq", "manage_delayq", "view_delayq_payload"}
@@ -36,6 +37,8 @@ def addresses(site: str, stock: ShardApis) -> list[str]:
         page("queue_detail", "mail", site=site),
         page("queue_tenants", "mail", site=site),
         page("job_detail", job_id, site=site),
+        page("recurring_schedule", add_schedule(stock), site=site),
+        page("recurring_calendar", site=site),
         *(page("export", name, site=site) for name in ("scheduled", "failed")),
     ]
 
@@ -74,7 +77,8 @@ def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Shar
 def test_walk_to_hidden_values(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
     browser = visitor("viewer", "view_delayq_payload") if kind == "revealer" else visitor(kind)
     job_id = f"{stock.add_dead().hex()}-0"
-    for address in (page("job_detail", job_id, site=site), page("export", "failed", site=site)):
+    schedule = page("recurring_schedule", add_schedule(stock), site=site)
+    for address in (page("job_detail", job_id, site=site), page("export", "failed", site=site), schedule):
         answer = browser.post(address)
         if kind == "anonymous":
             assert (answer.status_code, answer["Location"].split("?")[0]) == (302, f"/{site}/login/")

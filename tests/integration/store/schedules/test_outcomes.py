@@ -112,3 +112,30 @@ def test_a_person_cancels_the_waiting_job(scheduled: ScheduledApis) -> None:
     assert scheduled.apis.operations.cancel(planted)
     assert scheduled.find(definition).runs == [Run(RunOutcome.CANCELLED, 0)]
     run_hour(scheduled, 2)
+
+
+def test_a_snapshot_counts_schedules_and_their_faults(scheduled: ScheduledApis) -> None:
+    def counts(**options: bool) -> tuple[int, int, int]:
+        now = scheduled.apis.store.dashboard(0).snapshot(**options)
+        return now.schedules, now.failing_schedules, now.unreadable_schedules
+
+    assert counts(facts=True) == (0, 0, 0)
+    failing = scheduled.add(pause_after=1)
+    run_hour(scheduled, 1, FAILED)
+    paused = scheduled.add("paused", pause_after=1)
+    scheduled.schedules.pause_schedule(paused.id)
+    assert counts(facts=True) == (2, 1, 0)
+    assert counts() == (2, 0, 0)
+    unreadable = scheduled.add("unreadable")
+    client, key = scheduled.apis.client, scheduled.apis.keys("schedules")
+    stored = client.hget(key, unreadable.id)
+    client.hset(key, unreadable.id, stored.replace(b"every", b"daily"))
+    client.hset(key, "damaged", "x")
+    scheduled.plant()
+    assert counts(facts=True) == (4, 1, 1)
+    # With many, none is looked at.
+    client.hset(key, mapping={f"{number}": "x" for number in range(197)})
+    assert counts(facts=True) == (201, 0, 0)
+    scheduled.schedules.resume_schedule(failing.id)
+    client.hdel(key, "1")
+    assert counts(facts=True) == (200, 0, 1)

@@ -1,0 +1,235 @@
+"""Schedule actions: what people do to one recurring schedule; a page confirms each first."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseRedirect, QueryDict
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from django_delayq.admin import audit_log
+from django_delayq.admin.actions.forms import ActionForm
+from django_delayq.admin.actions.schedule_form import ScheduleForm
+from django_delayq.admin.page import PageContext
+from django_delayq.admin.schedule_list import ListRequest
+from django_delayq.display.text import printable
+from django_delayq.exceptions import InvalidSchedule, JobRefused
+from django_delayq.job.ids import to_text
+from django_delayq.store.schedules.planting import new_job
+from django_delayq.store.schedules.schedules import StoredSchedule, from_text_id
+
+#: Takes the schedule and the valid form; yields what it did in more detail, or True, or False if nothing changed.
+Apply = Callable[[PageContext, StoredSchedule, Any], Iterator[str | bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleAction:
+    """One action."""
+
+    label: Any
+    confirm_text: Any
+    explanation: Any
+    success_text: Any
+    unchanged_text: Any = ""
+    apply: Apply
+    has_form: bool = False
+    destructive: bool = False
+    #: Whether it changes what code may have declared, and whether it needs what this process may be unable to read.
+    redefines: bool = False
+    reads: bool = False
+    #: For a paused schedule only, or not for a paused one; None: for both.
+    paused: bool | None = None
+
+
+# Each yields before it cancels the waiting job: if Redis fails then, the change is recorded.
+def _pause(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[bool]:
+    schedules = page.store.schedules(stored.shard)
+    planted = schedules.pause_schedule(stored.id)
+    yield planted is not None
+    schedules.cancel_planted([planted or b""])
+
+
+def _resume(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[bool]:
+    yield page.store.schedules(stored.shard).resume_schedule(stored.id)
+
+
+def _delete(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[bool]:
+    schedules = page.store.schedules(stored.shard)
+    [planted] = schedules.delete_schedules([stored.id])
+    yield planted is not None
+    schedules.cancel_planted([planted or b""])
+
+
+def _edit(page: PageContext, stored: StoredSchedule, form: ScheduleForm) -> Iterator[str | bool]:
+    schedules = page.store.schedules(stored.shard)
+    if form.definition == stored.definition:
+        yield False
+        return
+    to_cancel = schedules.set_schedules([form.definition])
+    yield form.change_text
+    schedules.cancel_planted(to_cancel)
+
+
+def _run(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[str]:
+    assert stored.definition is not None
+    unsent = new_job(stored.definition, None, max_payload=page.store.config.tasks.max_payload)
+    page.store.enqueue_api(stored.shard).enqueue([unsent])
+    yield gettext("job %s") % to_text(unsent.job.raw_id, stored.shard)
+
+
+SCHEDULE_ACTIONS = {
+    "run_schedule": ScheduleAction(
+        label=_("Run now"),
+        confirm_text=_("Run a job of the schedule %s now?"),
+        explanation=_(
+            "One more job is enqueued, also if the schedule is paused. If another one runs, the schedule's overlap "
+            "decides what becomes of it."
+        ),
+        success_text=_("Enqueued a job of the schedule %s"),
+        apply=_run,
+        reads=True,
+    ),
+    "pause_schedule": ScheduleAction(
+        label=_("Pause"),
+        confirm_text=_("Pause the schedule %s?"),
+        explanation=_(
+            "Its waiting job is cancelled, and no other one is planted until it is resumed. A running job continues."
+        ),
+        success_text=_("Paused the schedule %s"),
+        unchanged_text=_("The schedule %s was paused already"),
+        apply=_pause,
+        paused=False,
+    ),
+    "resume_schedule": ScheduleAction(
+        label=_("Resume"),
+        confirm_text=_("Resume the schedule %s?"),
+        explanation=_("Its jobs are planted again, from the next occurrence on. Its failures count from 0."),
+        success_text=_("Resumed the schedule %s"),
+        unchanged_text=_("The schedule %s was not paused"),
+        apply=_resume,
+        paused=True,
+    ),
+    "edit_schedule": ScheduleAction(
+        label=_("Edit…"),
+        confirm_text=_("Edit the schedule %s"),
+        explanation=_(
+            "Its waiting job is replaced by one of the new rule. A running job continues. Code that sets the schedule "
+            "again overwrites the change."
+        ),
+        success_text=_("Changed the schedule %s"),
+        unchanged_text=_("Nothing in the schedule %s was changed"),
+        apply=_edit,
+        has_form=True,
+        redefines=True,
+        reads=True,
+    ),
+    "delete_schedule": ScheduleAction(
+        label=_("Delete…"),
+        confirm_text=_("Delete the schedule %s?"),
+        explanation=_("Its waiting job is cancelled. A running job continues."),
+        success_text=_("Deleted the schedule %s"),
+        unchanged_text=_("The schedule %s was already gone"),
+        apply=_delete,
+        destructive=True,
+        redefines=True,
+    ),
+}
+
+
+def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
+    """Return why an action is not for a schedule; empty if it is."""
+    if action.redefines and stored.is_declared:
+        return gettext("The schedule %s is declared in code: change it there, or pause it.") % _name(stored)
+    if action.reads and stored.definition is None:
+        return gettext("The schedule %s cannot be read.") % _name(stored)
+    if action.paused is not None and action.paused is not stored.is_paused:
+        return f"{action.unchanged_text % _name(stored)}."
+    return ""
+
+
+def show(page: PageContext) -> HttpResponse:
+    """Show the confirm page of the posted action; once confirmed, apply it."""
+    post, name = page.request.POST, page.request.POST["action"]
+    action, stored = SCHEDULE_ACTIONS[name], _posted(page)
+    if stored is None:
+        return _gone(page)
+    back = _back_url(page, stored)
+    if problem := refusal(action, stored):
+        messages.warning(page.request, problem)
+        return HttpResponseRedirect(back)
+    display_name, confirmed = _name(stored), "confirmed" in post
+    data = post if confirmed else None
+    form = ScheduleForm(data, page=page, stored=stored) if action.has_form else ActionForm(data, page=page)
+    if not (confirmed and form.is_valid()):
+        return page.render(
+            "confirm.html",
+            tab="recurring",
+            title=action.confirm_text % display_name,
+            button=gettext("Save") if action.has_form else str(action.label).rstrip("…"),
+            explanation=action.explanation,
+            rows=(),
+            destructive=action.destructive,
+            form=form,
+            fields={
+                "action": name,
+                "schedule": stored.text_id,
+                "confirmed": "yes",
+                **({"list": post["list"]} if "list" in post else {}),
+            },
+            cancel_url=back,
+            zone=str(page.timezone),
+        ).render()
+    done: str | bool = False
+    try:
+        for each in action.apply(page, stored, form):
+            done = each
+    except (JobRefused, InvalidSchedule) as error:
+        text = gettext("%s. Nothing was done.") % printable(str(error)).rstrip(".")
+        messages.error(page.request, text[:1].upper() + text[1:])
+        return HttpResponseRedirect(back)
+    except LookupError:
+        return _gone(page)
+    finally:
+        if done:
+            text = _done_text(action, display_name, done)
+            audit_log.record(page.request, name, text, object_id=stored.text_id, destructive=action.destructive)
+    if not done:
+        messages.warning(page.request, f"{action.unchanged_text % display_name}.")
+        return HttpResponseRedirect(back)
+    messages.success(page.request, f"{_done_text(action, display_name, done)}.")
+    return HttpResponseRedirect(page.url("recurring") if name == "delete_schedule" else back)
+
+
+def _done_text(action: ScheduleAction, display_name: str, done: str | bool) -> str:
+    return ": ".join(filter(None, (action.success_text % display_name, done if isinstance(done, str) else "")))
+
+
+def _name(stored: StoredSchedule) -> str:
+    """Return how messages name a schedule."""
+    if stored.definition is None:
+        return stored.text_id
+    facts = {"name": printable(stored.definition.schedule.name), "task": printable(stored.definition.job.task)}
+    return gettext("%(name)s of %(task)s") % facts
+
+
+def _posted(page: PageContext) -> StoredSchedule | None:
+    """Return the schedule that the form names; None if there is none."""
+    place = from_text_id(page.request.POST.get("schedule", ""))
+    if place is None or place[1] >= page.store.config.shards:
+        return None
+    return page.store.schedules(place[1]).find([place[0]])[0]
+
+
+def _back_url(page: PageContext, stored: StoredSchedule) -> str:
+    """Return the address of the page that the form is on: the list, or that of the schedule."""
+    if "list" not in page.request.POST:
+        return page.url("recurring_schedule", stored.text_id)
+    query = ListRequest.read(QueryDict(page.request.POST["list"])).query()
+    return "?".join(filter(None, (page.url("recurring"), query)))
+
+
+def _gone(page: PageContext) -> HttpResponse:
+    messages.warning(page.request, gettext("It is not there any more. Nothing was done."))
+    return HttpResponseRedirect(page.url("recurring"))

@@ -1,0 +1,41 @@
+"""Forecast: how many occurrences of a rule come in each hour, without a look at each of them."""
+
+from bisect import bisect_left
+
+from django_delayq.clock import HOUR_US
+from django_delayq.recurring.cron import Cron
+from django_delayq.recurring.rule import Every, Rule, occurrences
+
+
+def count_by_hour(
+    rule: Rule, *, from_us: int, hours: int, start_us: int | None = None, end_us: int | None = None
+) -> list[int]:
+    """Return how many occurrences come in each of the next hours, the first of which begins at `from_us`.
+
+    `start_us` and `end_us` are the bounds of a schedule; all moments are µs since the epoch. An interval takes
+    O(hours). Cron fields take one search for each hour that has an occurrence; in an hour in which clocks change, the
+    number may be too large.
+    """
+    low = max(from_us, start_us or 0)
+    high = from_us + hours * HOUR_US
+    if end_us is not None:
+        high = max(low, min(high, end_us + 1))
+    edges = [min(max(from_us + number * HOUR_US, low), high) for number in range(hours + 1)]
+    if isinstance(rule, Every):
+        before = [_count_before(rule, edge) for edge in edges]
+        return [after - count for count, after in zip(before, before[1:], strict=False)]
+    firsts, distances = rule.once_an_hour() if isinstance(rule, Cron) else (rule, [0])
+    counts = [0] * hours
+    # Those of an hour of its time zone may come in two hours here.
+    for first in occurrences(firsts, after_us=low - HOUR_US, until_us=high - 1):
+        at = (first - from_us) // HOUR_US
+        for number in (at, at + 1):
+            if 0 <= number < hours:
+                until, start = edges[number + 1] - first, edges[number] - first
+                counts[number] += bisect_left(distances, until) - bisect_left(distances, start)
+    return counts
+
+
+def _count_before(rule: Every, moment_us: int) -> int:
+    """Return how many occurrences there are before a moment."""
+    return max(0, -((rule.anchor_us - moment_us) // rule.interval_us))
