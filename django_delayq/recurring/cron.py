@@ -72,7 +72,7 @@ class Cron:
     @property
     def text(self) -> str:
         """The fields and the zone."""
-        return f"cron {self.fields} in {self.zone.key}"
+        return f"{self.fields} in {self.zone.key}"
 
     @property
     def least_distance_us(self) -> int:

@@ -16,7 +16,7 @@ from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.cron import make_cron
 from django_delayq.recurring.zones import zone_of
 
-_EVERY, _CRON = re.compile(r"every ([1-9]\d{0,11}) from (\d{1,11})"), re.compile(r"cron (.*) in (\S+)")
+_EVERY, _CRON = re.compile(r"every ([1-9]\d{0,11}) from (\d{1,11})"), re.compile(r"(.*) in (\S+)")
 #: The shortest interval: a dispatcher plants one job of a schedule after the other.
 SHORTEST_US = SECOND_US
 #: Among how many occurrences the shortest distance is searched.

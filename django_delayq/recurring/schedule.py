@@ -41,7 +41,7 @@ _STORED: tuple[tuple[str, str, Any], ...] = (
     ("w", "window_us", None),
     ("p", "pause_after", None),
 )
-_KEYS = {"n", "r", *(key for key, _, _ in _STORED)}
+_KEYS = {key for key, _, _ in _STORED}
 _OVERLAPS, _CATCH_UPS = get_args(Overlap), get_args(CatchUp)
 
 
@@ -65,23 +65,21 @@ class Schedule:
     pause_after: int | None = None
 
     def pack(self) -> bytes:
-        """Return the stored form: JSON, in which what has its default is left out."""
-        facts: dict[str, Any] = {"n": self.name, "r": self.rule.text}
-        for key, name, default in _STORED:
-            value = getattr(self, name)
-            if value != default:
-                facts[key] = value
+        """Return the stored form: a JSON list of its name, its rule, and an object of what differs from its default."""
+        options = {key: getattr(self, name) for key, name, default in _STORED if getattr(self, name) != default}
+        facts = [self.name, self.rule.text, *([options] if options else [])]
         return json.dumps(facts, separators=(",", ":")).encode("ascii")
 
     @classmethod
     def unpack(cls, stored: bytes) -> Self:
         """Read the stored form. Raises `InvalidSchedule` if this release cannot read it."""
         try:
-            facts = json.loads(stored)
-            if unknown := facts.keys() - _KEYS:
-                raise InvalidSchedule(f"a later release stored it, with {', '.join(map(repr, sorted(unknown)))}")
-            options = {name: facts[key] for key, name, _ in _STORED if key in facts}
-            schedule = cls(name=facts["n"], rule=read_rule(facts["r"]), **options)
+            name, rule, *more = json.loads(stored.decode("ascii"))
+            facts = more[0] if more else {}
+            if unknown := [*more[1:], *(facts.keys() - _KEYS)]:
+                raise InvalidSchedule(f"a later release stored it, with {', '.join(sorted(map(repr, unknown)))}")
+            options = {field: facts[key] for key, field, _ in _STORED if key in facts} if facts else {}
+            schedule = cls(name=name, rule=read_rule(rule), **options)
             schedule.check()
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ImproperlyConfigured) as error:
             # Without the bytes: of a damaged definition they may be arguments of its job.

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar, NamedTuple, Self
 
-#: What the head of a schedule's record is in Lua.
-_SCHEDULE_HEAD = Struct(">BBBBIQ12sQQ12sB")
+from django_delayq.clock import SECOND_US
+
+#: What the head of a schedule's record is in Lua, and the flag with which the id of a running job follows.
+_SCHEDULE_HEAD, _HAS_RUNNING = Struct(">BBBBI5s12s5s5sB"), 8
+_NO_JOB = bytes(12)
 _DECLARED_BY = Struct(">8sQ16s")
 
 
@@ -115,17 +118,17 @@ class ScheduleRecord(NamedTuple):
     failures: int
     #: Changes with each change by a person or a declaration.
     version: int
-    #: The last occurrence that has a job, or else the moment after which the next one is; µs since the epoch.
+    #: The last occurrence that has a job, or else the second after which the next one is; µs since the epoch.
     occurrence_us: int
     #: The id of that job until it begins or ends; 12 zero bytes if there is none.
     planted: bytes
-    #: When a job of it began last, and when one ended last, µs since the epoch; 0: none did.
+    #: When a job of it began last, and when one ended last, µs since the epoch, to the second; 0: none did.
     last_start_us: int
     last_end_us: int
     #: The id of its running job, also while it waits for a retry; 12 zero bytes if there is none.
     running: bytes
-    #: The latest first, at most 20: what became of a job, and for how many ms it ran.
-    outcomes: tuple[tuple[int, int], ...]
+    #: The latest first, at most 20 of 3 bytes; `runs` has what they say.
+    outcomes: bytes
     definition: bytes
 
     @classmethod
@@ -133,14 +136,35 @@ class ScheduleRecord(NamedTuple):
         """Read a field of `schedules`; None if it is missing or damaged."""
         if stored is None or len(stored) < _SCHEDULE_HEAD.size:
             return None
-        *fields, count = _SCHEDULE_HEAD.unpack_from(stored)
-        start = _SCHEDULE_HEAD.size
+        flags, overlap, pause_after, failures, version, *more, count = _SCHEDULE_HEAD.unpack_from(stored)
+        occurrence, planted, last_start, last_end = more
+        start, running = _SCHEDULE_HEAD.size, _NO_JOB
+        if flags & _HAS_RUNNING:
+            flags, running, start = flags - _HAS_RUNNING, stored[start : start + 12], start + 12
         end = start + 3 * count
-        outcomes = [
-            (stored[at], _duration_ms(int.from_bytes(stored[at + 1 : at + 3])))
-            for at in range(start, min(end, len(stored) - 2), 3)
+        return cls(
+            flags,
+            overlap,
+            pause_after,
+            failures,
+            version,
+            int.from_bytes(occurrence) * SECOND_US,
+            planted,
+            int.from_bytes(last_start) * SECOND_US,
+            int.from_bytes(last_end) * SECOND_US,
+            running,
+            stored[start:end],
+            stored[end:],
+        )
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """What became of its last jobs, the latest first, and for how many ms each ran."""
+        # Not read with the record: a dispatcher reads many records, and no outcome.
+        numbers, first, second = (self.outcomes[at::3] for at in range(3))
+        return [
+            (number, _duration_ms(256 * high + low)) for number, high, low in zip(numbers, first, second, strict=False)
         ]
-        return cls._make([*fields, tuple(outcomes), stored[end:]])
 
 
 @dataclass(frozen=True, slots=True)

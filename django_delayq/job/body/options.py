@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import NoneType
 from typing import Any
 
+from django_delayq.clock import SECOND_US
 from django_delayq.job.job import DELAYED_TASK, DJANGO_TASK, Expiry, Job, LimitUse, Occurrence
 from django_delayq.job.retry import LONGEST_DELAY, MAX_ATTEMPTS, RetryPolicy
 from django_delayq.job.value import has_type
@@ -49,7 +50,8 @@ def options_of(job: Job) -> dict[str, Any]:
     if job.limits:
         options["l"] = job.limits
     if job.occurrence is not None:
-        options["o"] = job.occurrence
+        name, moment_us = job.occurrence
+        options["o"] = (name, None if moment_us is None else moment_us // SECOND_US)
     return options
 
 
@@ -148,10 +150,10 @@ def _read_typed(options: dict[str, Any]) -> dict[str, Any]:
         if any(type(name) is not str or type(value) not in (str, NoneType) for name, value in fields["limits"]):
             raise ValueError("the name and the value of a limit must be text")
     if "occurrence" in fields:
-        name, moment_us = fields["occurrence"]
-        if type(name) is not str or not (moment_us is None or has_type(moment_us, int)):
-            raise ValueError("an occurrence must be a name and whole microseconds")
-        fields["occurrence"] = Occurrence(name, moment_us)
+        name, moment = fields["occurrence"]
+        if type(name) is not str or not (moment is None or has_type(moment, int)):
+            raise ValueError("an occurrence must be a name and whole seconds")
+        fields["occurrence"] = Occurrence(name, None if moment is None else moment * SECOND_US)
     return fields
 
 

@@ -97,7 +97,7 @@ local function end_job(now, member, outcome)
   local claim = redis.call('HGET', claim_records, job_id)
   local took = claim and #claim >= 24 and now - struct.unpack('>I8', claim, 17) or 0
   schedule.outcomes = outcome .. pack_duration(took) .. string.sub(schedule.outcomes, 1, 3 * KEPT_OUTCOMES - 3)
-  schedule.last_end = now
+  schedule.last_end = math.floor(now / 1000000)
   if outcome == RUN_DONE then schedule.failures = 0 end
   if outcome == RUN_FAILED then
     schedule.failures = math.min(255, schedule.failures + 1)

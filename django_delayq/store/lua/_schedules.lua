@@ -2,16 +2,18 @@
 --
 -- A record in `schedules` has these fields: flags (1), what becomes of a job while another one runs (1), after how many
 -- failures in a row it pauses (1, 0 = never), failures in a row (1), version (4), the last occurrence that has a job, or
--- else the moment after which the next one is (8, µs), the id of that job until it begins or ends (12), when a job began last
--- and when one ended last (8 each, µs), the id of the running job (12), number of outcomes (1), the outcomes, the latest
--- first (3 each: what became of a job, how long it ran), and the definition, which only Python reads.
+-- else the moment after which the next one is (5), the id of that job until it begins or ends (12), when a job began last
+-- and when one ended last (5 each), number of outcomes (1), the id of the running job (12; only with flag 8), the outcomes,
+-- the latest first (3 each: what became of a job, how long it ran), and the definition, which only Python reads.
+-- Times are whole seconds: all occurrences are, so none lies between a moment and its second. A record is kept for each of
+-- maybe a million schedules, of which few run.
 -- A job names its schedule and the version for which it was planted. After a change no job of an earlier version begins.
 -- Version 0: a person runs the job by hand, so only a running job keeps it from beginning.
 -- Before the id of a schedule in place of a limit's id: the jobs that wait until its running job has ended.
 local SCHEDULE_LIMIT = 'plan'
-local SCHEDULE_HEAD, SCHEDULE_HEAD_SIZE, NO_JOB = '>BBBBI4I8c12I8I8c12B', 57, string.rep('\0', 12)
--- Flags of a record.
-local IS_PAUSED, IS_DECLARED, IS_UNREADABLE = 1, 2, 4
+local SCHEDULE_HEAD, SCHEDULE_HEAD_SIZE, NO_JOB = '>BBBBI4I5c12I5I5B', 36, string.rep('\0', 12)
+-- Flags of a record. The last one is known here alone.
+local IS_PAUSED, IS_DECLARED, IS_UNREADABLE, HAS_RUNNING = 1, 2, 4, 8
 -- What becomes of a job while another one runs, as in OVERLAPS of store/records.py.
 local SKIPS, WAITS, ALL_WAIT, STOPS = 0, 1, 2, 3
 -- Outcomes, as in RunOutcome of recurring/run.py.
@@ -37,20 +39,27 @@ end
 local function read_schedule(id)
   local stored = redis.call('HGET', schedules, id)
   if not stored or #stored < SCHEDULE_HEAD_SIZE then return end
-  local schedule, count, at = {id = id}
+  local schedule, count, at = {id = id, running = NO_JOB}
   schedule.flags, schedule.overlap, schedule.pause_after, schedule.failures, schedule.version, schedule.occurrence,
-    schedule.planted, schedule.last_start, schedule.last_end, schedule.running, count, at = struct.unpack(SCHEDULE_HEAD, stored)
+    schedule.planted, schedule.last_start, schedule.last_end, count, at = struct.unpack(SCHEDULE_HEAD, stored)
+  schedule.occurrence = schedule.occurrence * 1000000
+  if schedule.flags >= HAS_RUNNING then
+    schedule.flags, schedule.running, at = schedule.flags - HAS_RUNNING, string.sub(stored, at, at + 11), at + 12
+  end
   schedule.outcomes = string.sub(stored, at, at + 3 * count - 1)
   schedule.definition = string.sub(stored, at + 3 * count)
   return schedule
 end
 
 local function store_schedule(schedule)
+  local has_running = schedule.running ~= NO_JOB
   local head = struct.pack(
-    SCHEDULE_HEAD, schedule.flags, schedule.overlap, schedule.pause_after, schedule.failures, schedule.version,
-    schedule.occurrence, schedule.planted, schedule.last_start, schedule.last_end, schedule.running, #schedule.outcomes / 3
+    SCHEDULE_HEAD, schedule.flags + (has_running and HAS_RUNNING or 0), schedule.overlap, schedule.pause_after,
+    schedule.failures, schedule.version, math.floor(schedule.occurrence / 1000000), schedule.planted, schedule.last_start,
+    schedule.last_end, #schedule.outcomes / 3
   )
-  redis.call('HSET', schedules, schedule.id, head .. schedule.outcomes .. schedule.definition)
+  local running = has_running and schedule.running or ''
+  redis.call('HSET', schedules, schedule.id, head .. running .. schedule.outcomes .. schedule.definition)
 end
 
 -- The id of the job of a schedule that has begun and not ended, also while it waits for its retry; nothing if there is none.
@@ -68,7 +77,7 @@ local function begin_run(now, member, record)
     redis.call('HSET', job_extras, job_id, string.char(string.byte(record) + 128) .. string.sub(record, 2))
   end
   if not schedule then return end
-  schedule.running, schedule.last_start = job_id, now
+  schedule.running, schedule.last_start = job_id, math.floor(now / 1000000)
   if schedule.planted == job_id then schedule.planted = NO_JOB end
   store_schedule(schedule)
 end

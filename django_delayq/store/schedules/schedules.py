@@ -112,7 +112,7 @@ class StoredSchedule:
     def runs(self) -> list[Run]:
         """What became of its last 20 jobs, the latest first; those of later releases are left out."""
         known = {outcome.value: outcome for outcome in RunOutcome}
-        return [Run(known[number], took_ms) for number, took_ms in self.record.outcomes if number in known]
+        return [Run(known[number], took_ms) for number, took_ms in self.record.runs if number in known]
 
 
 def from_text_id(text: str) -> tuple[bytes, int] | None:

@@ -49,7 +49,7 @@ def test_a_stored_rule_is_read_again(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "every 0 from 0", "every -1 from 0", "weekly", "cron 0 9 * * * in Mars/Base", "cron x in UTC"]
+    "text", ["", "every 0 from 0", "every -1 from 0", "weekly", "0 9 * * * in Mars/Base", "x in UTC"]
 )
 def test_a_rule_that_this_release_cannot_read_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchedule):
@@ -161,7 +161,7 @@ def test_without_the_package_of_a_rule_a_stored_schedule_cannot_be_read(monkeypa
 
 
 def test_a_usual_schedule_takes_few_bytes() -> None:
-    assert len(made(every=None, cron="0 9 * * mon-fri", tz="Europe/Berlin").pack()) <= 70
+    assert len(made(every=None, cron="0 9 * * mon-fri", tz="Europe/Berlin").pack()) <= 50
 
 
 @pytest.mark.parametrize(
@@ -170,19 +170,21 @@ def test_a_usual_schedule_takes_few_bytes() -> None:
         b"",
         b"[]",
         b"{}",
-        b'{"n":"a"}',
-        b'{"n":"a","r":7}',
-        b'{"n":1,"r":"every 60 from 0"}',
-        b'{"n":"a","r":"fortnightly"}',
-        b'{"n":"a","r":"every 60 from 0","o":"queue"}',
-        b'{"n":"a","r":"every 60 from 0","o":["skip"]}',
-        b'{"n":"a","r":"every 60 from 0","j":-1}',
-        b'{"n":"a","r":"every 60 from 0","e":1.5}',
+        b'["a"]',
+        b'["a",7]',
+        b'[1,"every 60 from 0"]',
+        b'["a","fortnightly"]',
+        b'["a","every 60 from 0",7]',
+        b'["a","every 60 from 0",{"o":"queue"}]',
+        b'["a","every 60 from 0",{"o":["skip"]}]',
+        b'["a","every 60 from 0",{"j":-1}]',
+        b'["a","every 60 from 0",{"e":1.5}]',
         # A later release has more options.
-        b'{"n":"a","r":"every 60 from 0","holidays":"de"}',
+        b'["a","every 60 from 0",{"holidays":"de"}]',
+        b'["a","every 60 from 0",{},7]',
         b"[" * 100_000,
-        b'{"n":"a","r":"every 60 from 0","w":9223372036854775808}',
-        b'{"n":"a","r":"every 60 from 0","j":1' + b"0" * 400 + b"}",
+        b'["a","every 60 from 0",{"w":9223372036854775808}]',
+        b'["a","every 60 from 0",{"j":1' + b"0" * 400 + b"}]",
         b"\xff",
     ],
 )
