@@ -52,8 +52,9 @@ class Cron:
         self._matches = _parse(self.fields)
         minute, hour = self._matches.parts[1:3]
         self._has_fixed_hours = not minute.startswith("*") and not hour.startswith("*")
-        #: The moment for which an occurrence was searched last, and that occurrence: many schedules have the same rule.
-        self._found = (0, 0)
+        #: The moments for which occurrences were searched last, and these: many schedules have the same rule. The plan
+        #: of one needs up to four: the next one, that after it, and after an outage the last one and that after it.
+        self._found = ((0, 0),) * 4
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cron) and self.text == other.text
@@ -99,14 +100,14 @@ class Cron:
         """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
         if moment_us >= LATEST_US:
             return None
-        searched, found = self._found
-        if searched <= moment_us < found:
-            return found
+        for searched, found in self._found:
+            if searched <= moment_us < found:
+                return found
         occurrence = self._next_after(_EPOCH + moment_us * _MICROSECOND)
         occurrence_us = LATEST_US if occurrence is None else (occurrence - _EPOCH) // _MICROSECOND
         if occurrence_us >= LATEST_US:
             return None
-        self._found = moment_us, occurrence_us
+        self._found = (*self._found[1:], (moment_us, occurrence_us))
         return occurrence_us
 
     def _next_after(self, moment: datetime) -> datetime | None:

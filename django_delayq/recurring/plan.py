@@ -61,8 +61,17 @@ def make_plan(
 
 
 def latest_occurrence(schedule: Schedule, *, first_us: int, now_us: int) -> int:
-    """Return the last occurrence that is not after now, if `first_us` is one of them. About 25 searches."""
-    latest, high = first_us, now_us
+    """Return the last occurrence that is not after now, if `first_us` is one of them. Mostly two searches, else 30."""
+    after = schedule.next_after(first_us)
+    if after is None or after > now_us:
+        return first_us
+    # Most rules have nearly equal distances, so that one of them before now is the last occurrence, or one before it.
+    distance = after - first_us
+    while (latest := schedule.next_after(now_us - distance)) is None or latest > now_us:
+        distance *= 2
+    following, high = schedule.next_after(latest), now_us
+    if following is None or following > now_us:
+        return latest
     while high - latest >= SECOND_US:
         middle = (latest + high) // 2
         found = schedule.next_after(middle)

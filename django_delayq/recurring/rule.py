@@ -41,6 +41,9 @@ class Rule(HasOccurrences, Hashable, Protocol):
     def least_distance_us(self) -> int:
         """The least time between two occurrences while no clocks change, or less; µs. It takes no search."""
 
+    def __hash__(self) -> int:
+        """Return a hash by the text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Every:
@@ -87,6 +90,8 @@ def make_rule(*, every: Any = None, cron: Any = None, tz: Any = None, start: Any
     return Every(interval_us, 0 if start is None else _whole_second(moment_us(start, name="start")))
 
 
+# Few of a million schedules have rules of their own.
+@lru_cache(maxsize=4_096)
 def read_rule(text: str) -> Rule:
     """Return the rule of a stored text. Raises `InvalidSchedule`, also for one that a later release stored."""
     if found := _EVERY.fullmatch(text):

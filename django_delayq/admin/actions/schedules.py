@@ -74,7 +74,7 @@ def _edit(page: PageContext, stored: StoredSchedule, form: ScheduleForm) -> Iter
 
 def _run(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[str]:
     assert stored.definition is not None
-    unsent = new_job(stored.definition, None, max_payload=page.store.config.tasks.max_payload)
+    unsent = new_job(stored.definition, None)
     page.store.enqueue_api(stored.shard).enqueue([unsent])
     yield gettext("job %s") % to_text(unsent.job.raw_id, stored.shard)
 

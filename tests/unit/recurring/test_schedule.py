@@ -103,6 +103,7 @@ def test_a_late_job_expires_only_if_nothing_is_caught_up() -> None:
         ({"end": NOW - timedelta(days=1)}, InvalidSchedule, "is not after now"),
         ({"start": NOW + timedelta(days=2), "end": NOW + timedelta(days=1)}, InvalidSchedule, "is not after start"),
         ({"end": NOW + timedelta(seconds=1)}, InvalidSchedule, "no occurrence before its end"),
+        ({"every": None, "cron": "0 0 */31 * mon#5", "tz": "UTC"}, InvalidSchedule, "a day that its months have"),
         (
             {"jitter": 3600},
             InvalidSchedule,
