@@ -9,6 +9,9 @@ from django_delayq.job.body.codec import encode, with_flags
 from django_delayq.job.job import DJANGO_TASK, Flag, Job
 from django_delayq.job.value import fast_dataclass
 
+_HAS_EXTRAS, _DELAYED, _LIMITED = Flag.HAS_EXTRAS.value, Flag.DELAYED.value, Flag.LIMITED.value
+_KEEPS_RESULT, _EXPIRES, _DJANGO = Flag.KEEPS_RESULT.value, Flag.EXPIRES.value, DJANGO_TASK.flags.value
+
 
 @dataclass(frozen=True)
 class Debounce:
@@ -92,23 +95,23 @@ class UnsentJob:
 
 def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_queue: bool = False) -> tuple[Job, bytes]:
     """Return a new job with all its flags, and its body. Its arguments must be checked. Raises `PayloadTooLarge`."""
-    flags = job.flags
+    # Numbers: an operation on an IntFlag takes 0.8 µs.
+    flags = known = job.flags.value
     is_limited = job.limits or job.occurrence is not None
     if in_fair_queue or job.key is not None or job.tenant is not None or is_limited:
-        flags |= Flag.HAS_EXTRAS
+        flags |= _HAS_EXTRAS
     if is_limited:
-        flags |= Flag.LIMITED
+        flags |= _LIMITED
     if delayed:
-        flags |= Flag.DELAYED
+        flags |= _DELAYED
     if job.result_ttl_us is not None:
-        flags |= Flag.KEEPS_RESULT
+        flags |= _KEEPS_RESULT
     if job.expiry is not None:
-        flags |= Flag.EXPIRES
-    # An operation on an IntFlag takes 0.8 µs, and most jobs need none.
+        flags |= _EXPIRES
     if job.django:
-        flags |= DJANGO_TASK.flags
-    if flags is not job.flags:
-        job = replace(job, flags=flags)
+        flags |= _DJANGO
+    if flags != known:
+        job = replace(job, flags=Flag(flags))
     return encode(job, max_payload=max_payload)
 
 

@@ -15,6 +15,8 @@ check_schedules(); check_hashes(jobs, job_extras); check_tenants()
 for base = FIXED, #KEYS - 3, 3 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
 promotion_at = redis.call('GET', next_promotion)
 local timed, untimed, planted, at = {}, {}, {}, 3
+-- Written together after the loop: a call costs more than what it does.
+local bodies, records, plans, first_plan = {}, {}, {}, math.huge
 while at <= #ARGV do
   local id, flags, next_time, occurrence = ARGV[at], tonumber(ARGV[at + 3]), ARGV[at + 4], tonumber(ARGV[at + 5])
   local schedule = read_schedule(id)
@@ -25,8 +27,8 @@ while at <= #ARGV do
     if occurrence then
       local member, queue, due, body = ARGV[at + 6], tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]), ARGV[at + 9]
       schedule.occurrence, schedule.planted = occurrence, string.sub(member, 1, 12)
-      redis.call('HSET', jobs, schedule.planted, body)
-      redis.call('HSET', job_extras, schedule.planted, ARGV[at + 10])
+      bodies[#bodies + 1], bodies[#bodies + 2] = schedule.planted, body
+      records[#records + 1], records[#records + 2] = schedule.planted, ARGV[at + 10]
       local batch = due > now and timed or untimed
       local entries = batch[queue] or {}
       batch[queue] = entries
@@ -37,7 +39,12 @@ while at <= #ARGV do
       schedule.planted, next_time = NO_JOB, now
     end
     store_schedule(schedule)
-    plan(schedule, tonumber(next_time))
+    if next_time == '' then
+      redis.call('ZREM', next_planting, id)
+    else
+      plans[#plans + 1], plans[#plans + 2] = next_time, id
+      first_plan = math.min(first_plan, tonumber(next_time))
+    end
   elseif not schedule or schedule.flags % 2 == 1 then
     -- Its entry was edited manually: it would keep the dispatcher busy.
     redis.call('ZREM', next_planting, id)
@@ -45,6 +52,12 @@ while at <= #ARGV do
   planted[#planted + 1] = is_current and 1 or 0
   at = at + (occurrence and 11 or 6)
 end
+if #bodies > 0 then
+  redis.call('HSET', jobs, unpack(bodies))
+  redis.call('HSET', job_extras, unpack(records))
+end
+if #plans > 0 then redis.call('ZADD', next_planting, unpack(plans)) end
+if first_plan < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
 for queue, entries in pairs(timed) do put_scheduled(KEYS[FIXED + 3 * queue - 2], entries) end
 for queue, entries in pairs(untimed) do
   put_ready(now, KEYS[FIXED + 3 * queue - 1], KEYS[FIXED + 3 * queue], entries)

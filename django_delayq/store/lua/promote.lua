@@ -14,7 +14,7 @@
 --   by which the oldest of them was late, dead letters removed, names (encoded) of queues to pass to the next promotion
 --   (those that are due by then, those whose pause ends by then, and those to remove), ids of limits under which parked
 --   jobs may begin, and names of the queues in which these wait, for the caller to let in, ids of recurring schedules (≤
---   250) for the caller to plant their next jobs, then expired leases (30 bytes each, ≤ 500) for the caller to judge.
+--   64) for the caller to plant their next jobs, then expired leases (30 bytes each, ≤ 500) for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local now, code, limit, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local sweep, dead_age = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -22,7 +22,7 @@ local dead_count, dead_limit = tonumber(ARGV[7]), tonumber(ARGV[8])
 local outage, recovery, unused = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
 -- Most processes, named queues, windows, limits, schedules, and dead letters (by number and bytes) in one promotion.
-local PROCESSES, NAMED, WINDOWS, LIMITS, PLANTED, LETTERS, LETTERS_BYTES = 50, 250, 500, 100, 250, 250, 8388608
+local PROCESSES, NAMED, WINDOWS, LIMITS, PLANTED, LETTERS, LETTERS_BYTES = 50, 250, 500, 100, 64, 250, 8388608
 -- µs after which a silent process is removed; µs ahead for which queues are named; µs between removals of queues.
 local PROCESS_KEPT, SOON = 3600000000, 1000000
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django_delayq.clock import SECOND_US, estimated_us
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.job.ids import to_text
+from django_delayq.job.value import fast_dataclass
 from django_delayq.recurring.run import Run, RunOutcome
 from django_delayq.recurring.schedule import CatchUp, Overlap
 from django_delayq.store.client.resp import Part
@@ -44,7 +45,7 @@ class ScheduleState(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass
 class StoredSchedule:
     """A schedule as Redis has it."""
 
@@ -183,10 +184,11 @@ class Schedules:
 
     def find(self, ids: Sequence[bytes]) -> list[StoredSchedule | None]:
         """Return the schedules of these ids; None for each that does not exist, or is damaged. One round trip."""
-        if not ids:
-            return []
-        found = self._shard.execute("HMGET", self._shard.keys("schedules"), *ids)
-        return [self._read(id, stored) for id, stored in zip(ids, found, strict=True)]
+        return [read_schedule(self._shard, id, stored) for id, stored in zip(ids, self.read(ids), strict=True)]
+
+    def read(self, ids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the stored form of the schedules of these ids; None for each that does not exist. One round trip."""
+        return self._shard.execute("HMGET", self._shard.keys("schedules"), *ids) if ids else []
 
     def count(self) -> int:
         """Return how many there are. O(1)."""
@@ -211,7 +213,7 @@ class Schedules:
         One round trip, O(count). All slices together have each schedule that is there meanwhile, some of them twice.
         """
         end, found = self._shard.execute("HSCAN", self._shard.keys("schedules"), cursor, "COUNT", count)
-        read = [self._read(id, stored) for id, stored in zip(found[::2], found[1::2], strict=True)]
+        read = [read_schedule(self._shard, id, stored) for id, stored in zip(found[::2], found[1::2], strict=True)]
         whole = [schedule for schedule in read if schedule is not None]
         return ScheduleSlice(whole, int(end) or None, len(read) - len(whole))
 
@@ -267,9 +269,6 @@ class Schedules:
         """
         if planted := [BatchJob(raw_id=raw_id) for raw_id in raw_ids if raw_id]:
             WaitingJobs(self._shard).cancel(planted)
-
-    def _read(self, id: bytes, stored: bytes | None) -> StoredSchedule | None:
-        return read_schedule(self._shard, id, stored)
 
 
 def read_schedule(shard: Shard, id: bytes, stored: bytes | None) -> StoredSchedule | None:
