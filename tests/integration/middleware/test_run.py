@@ -4,13 +4,14 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import Context
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from django_delayq import RetryPolicy, current_job
+from django_delayq import DeadLetterNow, RetryPolicy, Snooze, current_job
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
@@ -284,3 +285,48 @@ def test_the_test_helpers_pass_through(middleware: Middleware, registered: Any, 
     delayq.run_due()
     assert ran == [(1, "7f3a")]
     assert classes.seen == ["Outer made", "Outer enqueue", "Outer enqueued", "Outer run", "Outer ran"]
+
+
+def test_a_middleware_sees_the_schedule_of_a_job_and_what_follows_an_exception(
+    middleware: Middleware, delayq: DelayQ, registered: Any
+) -> None:
+    registered()
+    middleware("Calling")
+    seen: list[Any] = []
+
+    def see(job: Any) -> None:
+        found = job.find_schedule()
+        follows = [job.will_retry(error) for error in (ValueError(), DeadLetterNow(), Snooze(5))]
+        seen.append((job.schedule, job.occurrence, found and found.rule.text, follows))
+
+    def enqueue(next: Any, job: Any) -> Any:
+        see(job)
+        return next.enqueue(job)
+
+    def run_by(next: Any, job: Any) -> Any:
+        see(job)
+        return next.run(job)
+
+    classes.Calling.enqueue_by, classes.Calling.run_by = enqueue, run_by
+    task: Task[Any, Any] = Task(func=lambda: None, name="shop.tasks.play", retry=RetryPolicy(max_attempts=2))
+    registry._tasks[task.name] = task
+    nine = datetime(2027, 1, 4, 9, tzinfo=UTC)
+    delayq.advance_to(nine)
+    task.schedules.set("hourly", every=3_600)
+    task.enqueue()
+    nothing = (None, None, None, [False, False, False])
+    assert seen == [nothing, nothing]
+    delayq.run_due()
+    # To ask about an exception is no failure of the task, which would be raised here.
+    delayq.advance(hours=1)
+    delayq.run_due()
+    follows = [True, False, True]
+    assert seen[2:] == [
+        (None, None, None, follows),
+        ("hourly", nine + timedelta(hours=1), "every 3600 from 0", follows),
+    ]
+    hourly = task.schedules.get("hourly")
+    assert hourly
+    hourly.run_now()
+    delayq.run_due()
+    assert seen[-1] == ("hourly", None, "every 3600 from 0", follows)
