@@ -4,7 +4,7 @@ from tests.stateful.mutations.mutation import Mutation
 
 at = Mutation.at
 
-RAW = "tests/admin/content/test_raw_characters.py"
+RAW, SCHEDULES = "tests/admin/content/test_raw_characters.py", "tests/admin/schedules"
 BOUNDS = "tests/admin/actions/test_bounds.py"
 RUN = "tests/integration/commands/operating/test_run_process.py"
 STATS = "tests/integration/commands/operating/test_stats.py"
@@ -334,4 +334,40 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '            del fields["tenant"]\n',
         "            pass\n",
     ): (CANCELS,),
+    at(
+        "the form of a schedule overwrites a change of somebody else",
+        "admin/actions/schedule_form.py",
+        'if cleaned["version"] != self._version:',
+        "if False:",
+    ): (f"{SCHEDULES}/test_edit.py",),
+    at(
+        "a pause of a schedule that redis interrupts is not recorded",
+        "admin/actions/schedules.py",
+        '    yield planted is not None\n    schedules.cancel_planted([planted or b""])\n\n\ndef _resume',
+        '    schedules.cancel_planted([planted or b""])\n    yield planted is not None\n\n\ndef _resume',
+    ): (f"{SCHEDULES}/test_actions.py",),
+    at(
+        "a page of schedules leaves out the rest of its slice",
+        "admin/schedule_list.py",
+        "next_place = start._replace(skipped=start.skipped + wanted.count)",
+        "next_place = None if at_end else Place(shard, cursor)",
+    ): (f"{SCHEDULES}/test_list.py",),
+    at(
+        "the calendar counts what has passed",
+        "admin/views/schedules/load.py",
+        "start_us = max(schedule.start_us or 0, now_us)",
+        "start_us = schedule.start_us",
+    ): (f"{SCHEDULES}/test_calendar.py",),
+    at(
+        "the calendar takes a sample for all schedules",
+        "admin/views/schedules/load.py",
+        "times=week.total / max(1, week.looked_at)",
+        "times=1.0",
+    ): (f"{SCHEDULES}/test_calendar.py",),
+    at(
+        "an hour of another zone counts in one hour here",
+        "recurring/forecast.py",
+        "for number in (at, at + 1):",
+        "for number in (at,):",
+    ): ("tests/unit/recurring/test_forecast.py",),
 }
