@@ -15,7 +15,7 @@ AUDIT, LET_IN, CHECK = "store/lua/audit_limits.lua", "store/lua/let_in.lua", "ma
 LIMITS_LUA = "store/lua/_limits.lua"
 PLAN, PLANS = "recurring/plan.py", "tests/unit/recurring/test_plan.py"
 DECLARE, DECLARED = "store/lua/declare_schedules.lua", "tests/integration/store/schedules/test_declared.py"
-DECLARER, DECLARATIONS = "dispatcher/declarer.py", "tests/integration/task/schedules/test_declarations.py"
+DECLARER, DECLARATIONS = "dispatcher/declarer.py", "tests/integration/task/declarations/test_declarations.py"
 ALIVE = "tests/integration/commands/test_alive.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {

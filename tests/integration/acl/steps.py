@@ -302,7 +302,7 @@ def check_shards(role: ShardApis, every: ShardApis) -> Any:
     every.client.set(every.keys("shards"), 2)
     role.store.check_shards(force=True)
     every.client.set(every.keys("shards"), 3)
-    every.client.delete(every.keys("unique_keys"))
+    every.client.delete(every.keys("unique_keys"), every.keys("schedules"))
     role.store.check_shards()
     return True
 
@@ -488,7 +488,8 @@ BORROWED = {
     "use_limit read_served_queues change_schedules",
     "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
-    "action": "ended let_in set_limits use_limit read_served_queues check_shards check_server plant",
-    "check": "find ended holder page dashboard server set_limits read_served_queues",
+    "action": "ended let_in set_limits use_limit read_served_queues check_server plant",
+    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder page dashboard server set_limits "
+    "read_served_queues change_schedules read_schedules plant",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -8,8 +8,8 @@ from tests.shard_apis import HOUR, SECOND
 
 
 def ready_jobs(scheduled: ScheduledApis, count: int, **options: object) -> None:
-    """Set a schedule, and let so many of its jobs become ready."""
-    scheduled.add(**options)
+    """Set a schedule, and let so many of its jobs become ready, which expire late."""
+    scheduled.add(**{"catch_up": "none", "window": 86_400, **options})
     scheduled.plant()
     for hour in range(1, count + 1):
         scheduled.advance_to(NOON + hour * HOUR - HOUR // 2)
@@ -28,7 +28,7 @@ def test_at_most_one_waits(scheduled: ScheduledApis, overlap: str, waiting: int)
 
 def test_those_that_wait_go_first(scheduled: ScheduledApis) -> None:
     apis = scheduled.apis
-    ready_jobs(scheduled, 4, overlap="wait", catch_up="all")
+    ready_jobs(scheduled, 4, overlap="wait", catch_up="all", window=None)
     worker, ran = apis.worker(), []
     # A worker that asks for two gets the first job; the second one is parked then, the others are still ready.
     for _ in range(4):

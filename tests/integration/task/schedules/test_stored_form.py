@@ -12,6 +12,7 @@ from django_delayq import get_store
 from django_delayq.exceptions import BadSignature, InvalidSchedule
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.recurring.cron import make_cron
+from django_delayq.recurring.rule import read_rule
 from django_delayq.recurring.schedule import Schedule
 from django_delayq.store.schedules.definition import Definition, _read
 from django_delayq.task.recurring.handle import ScheduleHandle
@@ -152,8 +153,8 @@ def test_what_a_process_cannot_read_is_planted_by_one_that_can(delayq: DelayQ, m
     noop.schedules.set("a", cron="0 * * * *", tz="UTC")
     noop.schedules.set("b", every=HOUR)
     with monkeypatch.context() as without_cronsim:
-        make_cron.cache_clear()
-        _read.cache_clear()
+        for cached in (make_cron, read_rule, _read):
+            cached.cache_clear()
         without_cronsim.setitem(sys.modules, "cronsim", None)
         assert [run.schedule for run in delayq.advance(hours=1, run=True)] == ["b"]
         assert "needs the package cronsim" in (found("a").fault or "")
