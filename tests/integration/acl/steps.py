@@ -489,7 +489,7 @@ BORROWED = {
     "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
     "action": "ended let_in set_limits use_limit read_served_queues check_server plant",
-    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder page dashboard server set_limits "
-    "read_served_queues change_schedules read_schedules plant",
+    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder page dashboard server "
+    "set_limits read_served_queues change_schedules read_schedules plant",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
