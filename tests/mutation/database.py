@@ -5,10 +5,29 @@ from tests.stateful.mutations.mutation import Mutation
 at = Mutation.at
 USER_CODE, EMITTER = "tests/integration/worker/test_user_code.py", "tests/unit/processes/test_emitter.py"
 ASYNCIO = "tests/databases/test_asyncio.py"
+SCHEDULES = "tests/integration/task/schedules"
 CONNECTIONS = "tests/databases/test_connections.py"
 AUTOCOMMIT = "tests/databases/test_autocommit.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a change of a schedule that fails after the commit is forgotten",
+        "task/outbox.py",
+        "                self.changes[0]()\n                self.changes.pop(0)\n",
+        "                self.changes.pop(0)()\n",
+    ): (f"{SCHEDULES}/test_transactions.py",),
+    at(
+        "a schedule is deleted before the commit",
+        "task/recurring/schedules.py",
+        "        if waits := self._waits():\n            outbox.after_commit(waits, partial(self._delete",
+        "        if waits := ():\n            outbox.after_commit(waits, partial(self._delete",
+    ): (f"{SCHEDULES}/test_transactions.py",),
+    at(
+        "an iterator of schedules stores them inside its own transaction",
+        "task/recurring/schedules.py",
+        "check=self._check_no_transaction)",
+        "check=None)",
+    ): (f"{SCHEDULES}/test_set_many.py",),
     at(
         "a retry_delay queries in the transaction that the task left open",
         "worker/execution.py",

@@ -13,9 +13,52 @@ RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
 RAISED = "tests/integration/worker/execution/test_raised.py"
 REQUESTS = "tests/integration/worker/execution/test_requests.py"
+STORED_SCHEDULES = "tests/integration/task/schedules/test_stored_form.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "a schedule whose job cannot be made stops its dispatcher",
+        "dispatcher/planter.py",
+        "        except DelayQError as error:\n",
+        "        except ZeroDivisionError as error:\n",
+    ): (STORED_SCHEDULES,),
+    at(
+        "the size of arguments counts again when their job is planted",
+        "store/schedules/planting.py",
+        "max_payload=sys.maxsize",
+        "max_payload=1_024",
+    ): (STORED_SCHEDULES,),
+    at(
+        "the window of a schedule replaces an earlier expiry",
+        "store/schedules/planting.py",
+        "is_first = expiry is None or",
+        "is_first = True or",
+    ): ("tests/integration/task/schedules/test_job_options.py",),
+    at(
+        "the body of a job is a definition of a schedule",
+        "store/schedules/definition.py",
+        "    if zero != _START:\n",
+        "    if False:\n",
+    ): (STORED_SCHEDULES,),
+    at(
+        "missed occurrences are counted to the end",
+        "task/context.py",
+        "islice(passed, _MOST_MISSED)",
+        "passed",
+    ): ("tests/integration/task/schedules/test_occurrence.py",),
+    at(
+        "drain() waits for the next jobs of schedules",
+        "testing/simulator.py",
+        "job_views.next_due_us(stores(), planted=False) is None",
+        "job_views.next_due_us(stores()) is None",
+    ): ("tests/testing_helpers/test_schedules.py",),
+    at(
+        "error reports show the arguments of a schedule that async code sets",
+        "task/recurring/schedules.py",
+        "sync_to_async(sensitive_variables()(call))",
+        "sync_to_async(call)",
+    ): ("tests/integration/task/schedules/test_sensitive.py",),
     at(
         "a snooze of 0 s runs in a loop",
         OUTCOME,

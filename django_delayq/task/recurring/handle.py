@@ -30,7 +30,7 @@ class ScheduledRun(NamedTuple):
     took: timedelta
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScheduleHandle:
     """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again.
 
@@ -44,6 +44,13 @@ class ScheduleHandle:
     #: The options of its task; None: ON_COMMIT, and all connections.
     _on_commit: bool | None = None
     _database: str | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same schedule, however it was when each was read."""
+        return self._key == other._key if isinstance(other, ScheduleHandle) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def __repr__(self) -> str:
         found = self._stored.definition
@@ -188,6 +195,10 @@ class ScheduleHandle:
     @property
     def _waits_for_commit(self) -> bool:
         return self._store.config.tasks.on_commit if self._on_commit is None else self._on_commit
+
+    @property
+    def _key(self) -> tuple[bytes, int, str | None]:
+        return self._stored.id, self._stored.shard, self.backend
 
     @property
     def _store(self) -> Store:

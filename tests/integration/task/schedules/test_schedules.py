@@ -1,6 +1,7 @@
 """`task.schedules`: schedules are set, read, changed and deleted by their names."""
 
 import asyncio
+import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -50,6 +51,17 @@ def test_what_a_schedule_says(delayq: DelayQ) -> None:
         found.pause()
     with pytest.raises(UnknownSchedule, match="has no schedule 'morning'"):
         noop.schedules.resume("morning")
+
+
+def test_handles_of_one_schedule_are_equal(delayq: DelayQ) -> None:
+    noop.schedules.set_many({"name": name, "every": HOUR, "args": [[1]]} for name in "ab")
+    first, other = noop.schedules.get("a"), noop.schedules.get("b")
+    noop.schedules.set("a", every=2 * HOUR)
+    assert first == noop.schedules.get("a") != other
+    assert len({first, other, noop.schedules.get("a")}) == 2
+    assert first != "a"
+    again = pickle.loads(pickle.dumps(first))
+    assert again == first and again.name == "a"
 
 
 def test_next_returns_occurrences_before_jitter_and_up_to_the_end(delayq: DelayQ) -> None:
