@@ -17,7 +17,7 @@ from django_delayq.store.schedules.schedules import StoredSchedule
 from django_delayq.store.shard import Shard
 
 #: Most schedules of one batch, and after how many jobs or seconds of planning it is sent: meanwhile none is promoted.
-_BATCH, _JOBS, _LONGEST = 32, 200, 0.004
+_BATCH, _JOBS, _LONGEST = 24, 200, 0.003
 #: µs after which a dispatcher looks again at a schedule that it cannot read: one of a later release may plant it first.
 _LOOK_AGAIN_US = 60 * SECOND_US
 

@@ -209,9 +209,9 @@ local function store_slot(lease, limit, state)
 end
 
 -- A job that is claimed takes what count_in_limits() has counted: a slot of each limit, which `claim_limits` names.
-local function store_slots(now, place, lease)
+-- `record` = its extras record.
+local function store_slots(now, place, lease, record)
   local member, held = string.sub(lease, 1, 14), {}
-  local record = read_extras(member)
   begin_run(now, member, record)
   for i, limit in ipairs(limits_of_extras(record)) do
     redis.call('ZREM', limit_jobs, let_in_entry(limit.id, place, group_of_extras(record), member, limit.cost))

@@ -76,9 +76,9 @@ local function held_by_schedule(now, entry, record)
   local id, version, has_begun = schedule_of_extras(record)
   if not id then return end
   local schedule, limit = read_schedule(id), SCHEDULE_LIMIT .. id
-  local waits = parked_schedules[id] or first_parked(limit, '') ~= nil
+  local function waits() return parked_schedules[id] or first_parked(limit, '') ~= nil end
   if schedule and schedule.running == string.sub(entry.member, 1, 12) then
-    return schedule.overlap == STOPS and waits and 'DROP' or nil
+    return schedule.overlap == STOPS and waits() and 'DROP' or nil
   end
   if has_begun then return end
   if version ~= (schedule and schedule.version) and version > 0 then return 'DROP' end
@@ -87,7 +87,7 @@ local function held_by_schedule(now, entry, record)
   if running then
     -- Also if one waits already: the running one may have begun together with that.
     if schedule.overlap == STOPS then ask_to_stop(now, running) end
-    if schedule.overlap == SKIPS or waits and schedule.overlap ~= ALL_WAIT then return 'DROP' end
+    if schedule.overlap == SKIPS or schedule.overlap ~= ALL_WAIT and waits() then return 'DROP' end
   elseif not is_behind_others(limit, entry.place, group_of_extras(record), entry.member, entry.rank) then
     return
   end
@@ -101,6 +101,7 @@ local function passes_limits(now, entry)
   entry.waits_for, entry.opens = paused_task_of(entry.member), math.huge
   if entry.waits_for then return false end
   local record = read_extras(entry.member)
+  entry.record = record
   local schedule, held = schedule_of_extras(record), held_by_schedule(now, entry, record)
   if held then
     entry.waits_for = SCHEDULE_LIMIT .. schedule

@@ -35,8 +35,12 @@ local function without_schedule(record)
   return flags > 0 and string.char(flags) .. string.sub(record, 14) or ''
 end
 
+-- id -> schedule that this script has read: others change the same table, so none has an old copy.
+local known_schedules = {}
+
 -- The record of a schedule; nothing if there is none, or if it is damaged.
 local function read_schedule(id)
+  if known_schedules[id] then return known_schedules[id] end
   local stored = redis.call('HGET', schedules, id)
   if not stored or #stored < SCHEDULE_HEAD_SIZE then return end
   local schedule, count, at = {id = id, running = NO_JOB}
@@ -48,6 +52,7 @@ local function read_schedule(id)
   end
   schedule.outcomes = string.sub(stored, at, at + 3 * count - 1)
   schedule.definition = string.sub(stored, at + 3 * count)
+  known_schedules[id] = schedule
   return schedule
 end
 
@@ -149,6 +154,7 @@ end
 local function delete_schedule(id)
   local schedule = read_schedule(id)
   local existed = redis.call('HDEL', schedules, id)
+  known_schedules[id] = nil
   redis.call('ZREM', next_planting, id)
   return schedule and (schedule.planted ~= NO_JOB and schedule.planted or '') or existed == 1 and '' or 0
 end

@@ -32,7 +32,7 @@ local record = token .. struct.pack('>I8I8B', now, rank, is_ahead and 2 or 0)
 redis.call('HSET', claim_records, id, record .. (is_ahead and struct.pack('>I8', due) or ''))
 if has(member, LIMITED) then
   count_in_limits(now, (limits_of_extras(read_extras(member))))
-  store_slots(now, ready, member .. token)
+  store_slots(now, ready, member .. token, read_extras(member))
 end
 redis.call('ZADD', workers, now, worker)
 redis.call('HSET', worker_names, worker, worker_name)

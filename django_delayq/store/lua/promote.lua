@@ -50,9 +50,10 @@ end
 -- Type checks (see the prelude).
 check_hashes(worker_names, exchanges, process_reports, dead_bodies)
 check_zsets(workers, dead_letters, dispatchers, queues, next_due)
+local any_tenants = not is_plain and check_tenants()
 if not is_plain then
   check_hashes(quiet_workers, paused, job_extras, throttles)
-  check_zsets(pause_ends, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots, next_planting); check_tenants()
+  check_zsets(pause_ends, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots, next_planting)
 end
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
@@ -98,7 +99,7 @@ for _, queue in ipairs(due) do
   end
   redis.call('ZREM', scheduled, unpack(members))
   for i, member in ipairs(members) do
-    if has(member, HAS_EXTRAS) then remove_tenant_job(scheduled, member, found[2 * i]) end
+    if any_tenants and has(member, HAS_EXTRAS) then remove_tenant_job(scheduled, member, found[2 * i]) end
   end
   put_ready(now, ready, KEYS[queue.base + 3], entries)
   moved = moved + #members

@@ -57,10 +57,7 @@ local function answer(lost, stopped, more, recovered, claims, bodies, records)
   if not (overdue_in >= 0 and overdue_in <= LONGEST_SWEEP + 2 * OVERDUE) then overdue_in = -1 end
   local to_drop = ''
   for i, claim in ipairs(claims) do
-    -- It was claimed although it may not begin: it holds nothing.
-    if claim.is_limited and redis.call('HEXISTS', claim_limits, string.sub(claim.member, 1, 12)) == 0 then
-      to_drop = to_drop .. string.char(i)
-    end
+    if claim.waits_for then to_drop = to_drop .. string.char(i) end
   end
   local reply = {
     now, lost, stopped, overdue_in + 1, version, more, last and 0 or 1, recovered and 1 or 0,
@@ -93,8 +90,10 @@ do
       local stopped = string.sub(last, stopped_at, stopped_at + stopped_size - 1)
       for i = stopped_at + stopped_size, #last - 25, 26 do
         local member, rank, queue = struct.unpack('>c14I8I4', last, i)
+        -- If it was claimed although it may not begin, it holds nothing.
+        local waits = has(member, LIMITED) and redis.call('HEXISTS', claim_limits, string.sub(member, 1, 12)) == 0
         if redis.call('ZSCORE', leases, member .. token) then
-          held[#held + 1] = {member = member, rank = rank, queue = queue, is_limited = has(member, LIMITED)}
+          held[#held + 1] = {member = member, rank = rank, queue = queue, waits_for = waits}
         end
       end
       return answer(lost, stopped, 1, false, held, read(jobs, held), read(attempts, held))
@@ -318,16 +317,21 @@ do
     redis.call('HSET', claim_records, unpack(claim_entries))
     if #with_turn > 0 then charge(with_turn, is_sure) end
     for i, claim in ipairs(claims) do
+      local lease = lease_entries[2 * i]
       if claim.is_limited and claim.waits_for then
         -- A limit may have let it in before its schedule drops it.
         forget_let_in(claim.place, claim.member)
       elseif claim.is_limited then
-        store_slots(now, claim.place, lease_entries[2 * i])
+        store_slots(now, claim.place, lease, claim.record)
       end
     end
+    -- Since the first look at these, jobs of this exchange may have become ready again.
+    local has_tenants = #keyed > 0 and redis.call('EXISTS', tenant_jobs) == 1
     for _, claim in ipairs(keyed) do
-      if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end
-      give_up_key(claim.member)
+      if has_tenants and not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end
+      if not claim.record or key_of_extras(claim.record) then
+        give_up_key(claim.member)
+      end
     end
     for i = 2, blocking and #lease_entries or 0, 2 do redis.call('SADD', unconfirmed, lease_entries[i]) end
   end

@@ -175,7 +175,11 @@ _CLAIMS = [
         EXCHANGE,
         "        if entry == recovered_job then recovered_job = next_recovered(now, request) end\n",
     ),
-    at("a job that a person claims takes no slot", CLAIM_ONE, "  store_slots(now, ready, member .. token)\n"),
+    at(
+        "a job that a person claims takes no slot",
+        CLAIM_ONE,
+        "  store_slots(now, ready, member .. token, read_extras(member))\n",
+    ),
     at(
         "a job that a person claims costs nothing",
         CLAIM_ONE,

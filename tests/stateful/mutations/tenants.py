@@ -16,12 +16,12 @@ TENANTS = [
     at(
         "a promoted job counts twice for its tenant",
         PROMOTE,
-        "    if has(member, HAS_EXTRAS) then remove_tenant_job(scheduled, member, found[2 * i]) end\n",
+        "    if any_tenants and has(member, HAS_EXTRAS) then remove_tenant_job(scheduled, member, found[2 * i]) end\n",
     ),
     at(
         "a claimed job without a turn still counts for its tenant",
         EXCHANGE,
-        "    if not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end\n",
+        "      if has_tenants and not claim.flow then remove_tenant_job(claim.place, claim.member, claim.rank) end\n",
     ),
     at(
         "a claimed job with a turn still counts for its tenant",
