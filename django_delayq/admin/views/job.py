@@ -13,11 +13,11 @@ from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter, from_url_name, read_cursor
-from django_delayq.admin.job_contents import JobContents
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.job_contents import JobContents
 from django_delayq.display.text import printable
 from django_delayq.job.ids import created_us, from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, State

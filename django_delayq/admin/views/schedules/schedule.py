@@ -11,9 +11,9 @@ from django_delayq.admin import audit_log
 from django_delayq.admin.actions.messages import moment_text
 from django_delayq.admin.actions.schedules import SCHEDULE_ACTIONS, refusal
 from django_delayq.admin.filters import url_name
-from django_delayq.admin.job_contents import JobContents
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.schedules.rows import ScheduleRow
+from django_delayq.display.job_contents import JobContents
 from django_delayq.display.schedules import CATCH_UPS, OVERLAPS
 from django_delayq.display.text import printable, span_text
 from django_delayq.store.schedules.schedules import StoredSchedule, from_text_id
