@@ -6,11 +6,11 @@ from django_delayq.dispatcher.planter import Planter
 from django_delayq.job.job import Job
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import make_schedule
-from django_delayq.store.records import _SCHEDULE_HEAD, ScheduleRecord
+from django_delayq.store.records import _HAS_RUNNING, _NO_JOB, _SCHEDULE_HEAD, ScheduleRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules, StoredSchedule, from_text_id
 from tests.admin.jobs import NOOP
-from tests.shard_apis import ShardApis
+from tests.shard_apis import SECOND, ShardApis
 
 
 def add_schedule(
@@ -57,9 +57,23 @@ def change_record(apis: ShardApis, id: bytes, **changes: Any) -> None:
     key = apis.keys("schedules")
     read = ScheduleRecord.unpack(apis.client.hget(key, id))
     assert read is not None
-    *head, outcomes, definition = read._replace(**changes)
-    packed = b"".join(bytes((outcome,)) + _pack_ms(ms) for outcome, ms in outcomes)
-    apis.client.hset(key, id, _SCHEDULE_HEAD.pack(*head, len(outcomes)) + packed + definition)
+    if "outcomes" in changes:
+        changes["outcomes"] = b"".join(bytes((outcome,)) + _pack_ms(ms) for outcome, ms in changes["outcomes"])
+    record = read._replace(**changes)
+    running = record.running if record.running != _NO_JOB else b""
+    head = _SCHEDULE_HEAD.pack(
+        record.flags + (_HAS_RUNNING if running else 0),
+        record.overlap,
+        record.pause_after,
+        record.failures,
+        record.version,
+        _seconds(record.occurrence_us),
+        record.planted,
+        _seconds(record.last_start_us),
+        _seconds(record.last_end_us),
+        len(record.outcomes) // 3,
+    )
+    apis.client.hset(key, id, head + running + record.outcomes + record.definition)
 
 
 def plant(apis: ShardApis) -> int:
@@ -89,3 +103,7 @@ def _pack_ms(ms: int) -> bytes:
     while ms >= 2_048:
         ms, exponent = ms // 2, exponent + 1
     return (exponent * 2_048 + ms).to_bytes(2)
+
+
+def _seconds(us: int) -> bytes:
+    return (us // SECOND).to_bytes(5)

@@ -127,7 +127,7 @@ def test_cron_fields_take_the_time_zone_of_the_project(browser: Client, stock: S
     asked = press(browser, text_id, "edit_schedule")
     assert confirm(browser, asked, tz="America/New_York", catch_up="none", window="10m").status_code == 302
     schedule = schedule_of(stock, text_id)
-    assert (schedule.rule.text, schedule.window_us) == ("cron 0 9 * * * in America/New_York", HOUR // 6)
+    assert (schedule.rule.text, schedule.window_us) == ("0 9 * * * in America/New_York", HOUR // 6)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_schedule_is_edited_and_its_errors_are_at_their_fields(
     found = stored(stock.apis, ids["schedule"])
     assert found is not None
     assert found.definition is not None
-    assert found.definition.schedule.rule.text == "cron 0 4 * * * in Europe/Berlin"
+    assert found.definition.schedule.rule.text == "0 4 * * * in Europe/Berlin"
     window.assert_calm()
 
 
