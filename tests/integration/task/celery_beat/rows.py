@@ -82,7 +82,7 @@ def test_rows_become_schedules_of_the_same_names(delayq: DelayQ, report: Any) ->
         ("hourly", "shop.report", []),
         ("orders", "shop.report", []),
     ]
-    assert copied.copied[1].rule == "cron 0 9 * * 1-5 in Europe/Berlin"
+    assert copied.copied[1].rule == "0 9 * * 1-5 in Europe/Berlin"
     assert [each.isoformat() for each in report.schedules.get("orders").next(2)] == [
         "2027-01-05T09:00:00+01:00",
         "2027-01-06T09:00:00+01:00",
