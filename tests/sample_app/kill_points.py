@@ -50,7 +50,7 @@ def _always(*_: Any, **__: Any) -> bool:
 
 def _has_outcomes(_: Any, request: Any) -> bool:
     # Bytes of acknowledged leases, dead letters, retries and kept results: all empty in a request without outcomes.
-    acknowledged, dead, retries, kept, *releases = request.args[9:]
+    acknowledged, _not_done, dead, retries, kept, *releases = request.args[9:]
     return bool(acknowledged or dead or retries or kept or releases)
 
 

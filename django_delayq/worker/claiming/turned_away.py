@@ -13,11 +13,16 @@ def turn_away(reply: ExchangeReply) -> tuple[list[Claim], list[tuple[Claim, Outc
         # Paused first: such a job waits, also if a limit drops it when it may begin.
         if claim.job and reply.paused_tasks and paused_task_digest(claim.job.task) in reply.paused_tasks:
             others.append((claim, PAUSED))
-        elif claim.is_dropped:
+        elif claim.is_dropped and _may_be_dropped(claim):
             others.append((claim, _dropped(claim)))
         else:
             to_run.append(claim)
     return to_run, others
+
+
+def _may_be_dropped(claim: Claim) -> bool:
+    """Return whether the body, too, says that the job has limits or a schedule; a damaged extras record may not."""
+    return claim.job is not None and bool(claim.job.limits or claim.job.occurrence)
 
 
 def _dropped(claim: Claim) -> Outcome:

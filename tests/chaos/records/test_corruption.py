@@ -225,7 +225,11 @@ def test_random_corruption_affects_only_jobs_with_corrupted_records(
     audit = ConsistencyCheck(get_store().shards[0])
     assert list(audit.walk(repair=True)), "corruption that leaves no trace proves nothing"
     # One repair can expose the next inconsistency.
-    processes.until(lambda: not list(audit.walk(repair=True)), what="a walk that finds nothing to repair")
+    processes.until(
+        # A repair leaves damaged records of schedules: nobody knows what they were.
+        lambda: all(each.code == "SCHEDULE_DAMAGED" for each in audit.walk(repair=True)),
+        what="a walk that finds nothing to repair",
+    )
     assert list(audit.walk()) == []
     sound = [tasks.record.using(delay=0.1, queue=queue).enqueue() for queue in ("default", "new")]
     processes.until_gone(sound)

@@ -130,6 +130,8 @@ def holder(role: ShardApis, every: ShardApis) -> Any:
 
 
 def page(role: ShardApis, every: ShardApis) -> Any:
+    # The row of the cursor is there.
+    every.client.delete(every.keys.ready("pages"))
     raw_id = every.add(queue="pages")
     cursor = (every.ready("pages")[raw_id], every.client.zrange(every.keys.ready("pages"), 0, 0)[0])
     role.inspection.page(State.READY, queues=["pages"], cursor=cursor)
@@ -489,7 +491,7 @@ BORROWED = {
     "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
     "action": "ended let_in set_limits use_limit read_served_queues check_server plant",
-    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder page dashboard server "
+    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder dashboard server "
     "set_limits read_served_queues change_schedules read_schedules plant",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
