@@ -83,7 +83,8 @@ def check_ins(delayq_settings: Any, registered: Any) -> Iterator[list[dict[str, 
     sent.clear()
     sentry_sdk.init(dsn=DSN, transport=Collecting, default_integrations=False, environment="test")
     yield sent
-    sentry_sdk.init()
+    # `init()` would patch `subprocess` for the tests that follow.
+    sentry_sdk.get_global_scope().set_client(None)
 
 
 @pytest.fixture
@@ -331,7 +332,7 @@ def test_slugs_are_what_sentry_accepts_and_tell_schedules_apart(task: str, sched
 
 
 def test_without_a_client_of_sentry_nothing_happens(delayq: DelayQ, check_ins: Any) -> None:
-    sentry_sdk.init()
+    sentry_sdk.get_global_scope().set_client(None)
     task = run_once(delayq, lambda: None)
     nightly = task.schedules.get("nightly")
     assert nightly
