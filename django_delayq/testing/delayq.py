@@ -4,6 +4,7 @@ Inside the block every job of this process goes to a private Redis, with a prefi
 is replaced: keys, scripts, retries and signals are those of production.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
@@ -16,10 +17,12 @@ from asgiref.sync import sync_to_async
 from django_delayq import runtime
 from django_delayq.clock import LATEST_US, Units, duration_us, moment, moment_us, timedelta_of
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError
+from django_delayq.store.records import DeclaredBy
 from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
+from django_delayq.task.recurring.declarations import declared_schedules, make_declarations
 from django_delayq.testing import job_views
-from django_delayq.testing.expected_job import ExpectedJob
+from django_delayq.testing.expected_job import ExpectedJob, name_of
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.inline_worker import Errors
 from django_delayq.testing.isolation import private_store, redis_unavailable, stores
@@ -125,6 +128,24 @@ class DelayQ:
         Recurring schedules run meanwhile. The next job of each, which always waits, is left for `advance(…, run=True)`.
         """
         return self._simulator.run(until_us=None, errors=errors, limit=limit)
+
+    def declare_schedules(self, *tasks: Any) -> None:
+        """Store the recurring schedules that the code and the settings declare: of these tasks, or of all.
+
+        A dispatcher does that when it starts; a test has only those that it asks for. A task may be its name. Raises
+        `DelayQError` if there are none.
+        """
+        names = [name_of(task) for task in tasks]
+        found = [name for store in stores() for name, _, _ in declared_schedules(store)]
+        if missing := set(names or found or ["the code"]) - set(found):
+            raise DelayQError(f"{', '.join(sorted(missing))} declares no recurring schedule")
+        for store in stores():
+            for shard in store.shards:
+                declared, schedules = make_declarations(store, shard.index, tasks=names), store.schedules(shard.index)
+                by = DeclaredBy(os.urandom(8), self._clock.now_us, declared.digest)
+                schedules.declare_schedules(
+                    declared.definitions, by=by, kept=declared.kept, after=schedules.declared_by()
+                )
 
     async def arun_due(self, **options: Any) -> list[JobRun]:
         """Do what `run_due()` does, from async code."""

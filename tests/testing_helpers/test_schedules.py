@@ -2,9 +2,11 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from django_delayq import delayed_task
 from django_delayq.exceptions import DelayQError
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.testing import DelayQ
@@ -122,6 +124,42 @@ def test_dead_jobs_of_a_schedule_are_among_the_dead(delayq: DelayQ) -> None:
     give_up.schedules.set("a", every=HOUR)
     delayq.advance(hours=2, run=True, errors="retry")
     assert [job.task for job in delayq.dead] == [give_up.name] * 2
+
+
+@pytest.fixture
+def report(registered: Any) -> Any:
+    """A task that declares a schedule, beside one that declares none."""
+    registered({send_reminder.name: send_reminder})
+    return delayed_task(name="shop.report", cron="0 12 * * *", tz="Europe/Berlin")(give_up.func)
+
+
+@pytest.mark.parametrize("which", ["task", "name", "all"])
+def test_declared_schedules_are_stored_on_request(delayq: DelayQ, report: Any, which: str) -> None:
+    assert report.schedules.get("default") is None
+    assert delayq.advance(days=2, run=True) == []
+    tasks = {"task": [report], "name": ["shop.report"], "all": []}[which]
+    delayq.declare_schedules(*tasks)
+    ran = delayq.advance(days=2, run=True, errors="retry")
+    assert [run.occurrence for run in ran] == [datetime(2027, 1, day, 11, tzinfo=UTC) for day in (6, 7)]
+    [waiting] = delayq.enqueued
+    delayq.declare_schedules(*tasks)
+    assert [job.id for job in delayq.enqueued] == [waiting.id]
+
+
+def test_schedules_of_several_tasks_are_declared_one_after_the_other(delayq: DelayQ, report: Any) -> None:
+    count = delayed_task(name="shop.count", every=60)(give_up.func)
+    delayq.declare_schedules(report)
+    delayq.declare_schedules(count)
+    delayq.run_due()
+    assert {job.task for job in delayq.enqueued} == {"shop.report", "shop.count"}
+
+
+def test_what_declares_nothing_is_an_error(delayq: DelayQ, registered: Any, report: Any) -> None:
+    with pytest.raises(DelayQError, match=r"tasks\.send_reminder declares no recurring schedule"):
+        delayq.declare_schedules(report, send_reminder)
+    registered({send_reminder.name: send_reminder})
+    with pytest.raises(DelayQError, match="the code declares no recurring schedule"):
+        delayq.declare_schedules()
 
 
 def test_async_tests_advance_schedules(delayq: DelayQ) -> None:

@@ -1,6 +1,6 @@
 """Declarations: the recurring schedules that the code and the settings of a project name for one store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -61,16 +61,20 @@ def has_ended(recurring: Recurring, *, now_us: int) -> bool:
     return recurring.end is not None and moment_us(recurring.end, name="end") <= now_us
 
 
-def make_declarations(store: Store, shard: int) -> Declarations:
+def make_declarations(store: Store, shard: int, *, tasks: Collection[str] = ()) -> Declarations:
     """Return what is declared for a shard. One that cannot be made is logged, and hurts no other.
 
-    One whose end has passed is not declared any more.
+    One whose end has passed is not declared any more. `tasks`: the schedules of all others stay as they are; by
+    default of none.
     """
     definitions, kept = list[Definition](), list[bytes]()
     now_us = estimated_us(runtime.current().clock)
     for name, task, recurring in declared_schedules(store):
         id = schedule_id(name, recurring.name)
         if has_ended(recurring, now_us=now_us) or shard_of(id, store.config.shards) != shard:
+            continue
+        if tasks and name not in tasks:
+            kept.append(id)
             continue
         if task is None:
             logger.error(

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from django_delayq import RetryPolicy, current_job, delayed_task, get_job, tenant
+from django_delayq import JobHandle, RetryPolicy, current_job, delayed_task, get_job, tenant
+from django_delayq.exceptions import TenantFull
 from django_delayq.job.job import LimitUse, State
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.signals import job_enqueued
 from django_delayq.testing import DelayQ
 from tests.integration.middleware import classes
 from tests.integration.task.schedules.conftest import NINE, Worker
@@ -71,6 +73,33 @@ def test_jobs_have_the_tenant_of_the_call_and_no_key(delayq: DelayQ, worker: Wor
         "a": ("acme", None),
         "b": ("other", None),
     }
+
+
+def test_no_job_is_refused_because_its_tenant_is_full(delayq: DelayQ, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "QUEUES": {noop.queue: {"max_waiting": 1}}}
+    for name in ("a", "b"):
+        noop.using(tenant="acme").schedules.set(name, every=HOUR)
+    delayq.run_due()
+    assert len(delayq.enqueued) == 2
+    with pytest.raises(TenantFull):
+        noop.using(tenant="acme").enqueue()
+
+
+def test_the_dispatcher_sends_no_signal_of_the_enqueue(delayq: DelayQ) -> None:
+    heard: list[str] = []
+
+    def receiver(job: JobHandle, **_: Any) -> None:
+        heard.append(job.id)
+
+    job_enqueued.connect(receiver)
+    try:
+        noop.schedules.set("a", every=HOUR)
+        delayq.run_due()
+        assert (len(delayq.enqueued), heard) == (1, [])
+        [schedule] = noop.schedules.iter()
+        assert heard == [schedule.run_now().id]
+    finally:
+        job_enqueued.disconnect(receiver)
 
 
 @pytest.mark.parametrize("unique", ["reject", "replace"])
