@@ -1,10 +1,14 @@
 """The stored form: signed and encrypted as jobs are; what a process cannot read hurts no other schedule."""
 
 import logging
+import struct
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, reset_tzpath
 
 import pytest
 
@@ -174,3 +178,34 @@ def test_the_largest_arguments_are_planted_even_if_fewer_are_allowed_by_then(del
     assert [run.id for run in delayq.run_due()] == [job.id]
     with pytest.raises(ValueError, match="MAX_PAYLOAD"):
         noop.schedules.set("n" * 200, every=HOUR, args=[largest])
+
+
+@pytest.fixture
+def set_clocks(tmp_path: Path, settings: Any) -> Iterator[Callable[[timedelta], None]]:
+    """Set the distance of the time zone Sea/Island to UTC, as after a restart with new data of time zones."""
+    path = tmp_path / "Sea" / "Island"
+    path.parent.mkdir()
+    reset_tzpath([str(tmp_path)])
+
+    def change(distance: timedelta) -> None:
+        # The file format of RFC 8536: one type of local time, and no change of it.
+        head = struct.pack(">4s16x6I", b"TZif", 0, 0, 0, 0, 1, 4)
+        path.write_bytes(head + struct.pack(">iBB", distance // timedelta(seconds=1), 0, 0) + b"SIT\0")
+        ZoneInfo.clear_cache()
+        read_rule.cache_clear()
+        use(settings)
+
+    yield change
+    reset_tzpath()
+    ZoneInfo.clear_cache()
+
+
+def test_new_data_of_time_zones_count_after_the_waiting_job(
+    delayq: DelayQ, set_clocks: Callable[[timedelta], None]
+) -> None:
+    set_clocks(HOUR)
+    noop.schedules.set("a", cron="0 12 * * *", tz="Sea/Island")
+    delayq.run_due()
+    set_clocks(9 * HOUR)
+    ran = delayq.advance(days=2, run=True)
+    assert [run.occurrence for run in ran] == [NINE + 2 * HOUR, NINE + 18 * HOUR, NINE + 42 * HOUR]
