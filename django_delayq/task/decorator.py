@@ -29,6 +29,10 @@ _INSTEAD = {
         ("delay", "at", "run_after", "countdown", "eta", "database"),
         "it is an option of single jobs: task.using(delay=60).enqueue(…)",
     ),
+    **dict.fromkeys(
+        ("start", "end", "jitter", "overlap", "catch_up", "window", "pause_after", "args", "kwargs"),
+        "it is an option of a schedule: recurring=[Recurring(…)]",
+    ),
     "queue_name": "write queue=",
     "bind": "the function gets no self: current_job() has the id and the attempt, and raise RetryLater(60) retries",
     "base": "the code around every run is a middleware, in DELAYQ['MIDDLEWARE']",

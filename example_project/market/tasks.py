@@ -3,7 +3,7 @@
 So they are safe to run twice, which happens if a worker dies before it acknowledges the job. They are also safe to run
 at an old time, which happens if the sale moves while its job is running.
 
-A fourth task uses Django's own @task; a page looks its result up.
+A fourth task runs each night. A fifth uses Django's own @task; a page looks its result up.
 """
 
 from datetime import timedelta
@@ -72,6 +72,12 @@ def send_reminder(sale_id: int) -> None:
         notify(sale, Notice.Kind.REMINDER, {sale.seller_id, *sale.watchers.values_list("pk", flat=True)})
         sale.reminded_for = sale.opens_at
         sale.save(update_fields=["reminded_for"])
+
+
+@delayed_task(queue="letters", cron="0 4 * * *", tz="UTC")
+def remove_old_notices() -> None:
+    """Remove the notices that were read and are older than 90 days."""
+    Notice.objects.filter(read=True, at__lt=timezone.now() - timedelta(days=90)).delete()
 
 
 @task(queue_name="letters")

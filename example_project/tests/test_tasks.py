@@ -8,7 +8,7 @@ from django.utils import timezone
 from django_delayq import RetryLater
 from market import sales
 from market.models import Notice, Sale, State, TaskRun
-from market.tasks import close_bids, open_sale, send_reminder
+from market.tasks import close_bids, open_sale, remove_old_notices, send_reminder
 
 
 def notices():
@@ -92,3 +92,20 @@ def test_jobs_of_a_deleted_sale_do_nothing(put_up):
 def test_a_call_outside_a_worker_is_not_logged(put_up_open):
     assert put_up_open().opened_at <= timezone.now()
     assert not TaskRun.objects.exists()
+
+
+def test_old_notices_that_were_read_are_removed_each_night(delayq, put_up, ben):
+    sale, now = put_up(), timezone.now()
+    for number, (age, read) in enumerate([(91, True), (91, False), (89, True)]):
+        Notice.objects.create(
+            player=ben,
+            sale=sale,
+            kind=Notice.Kind.REMINDER,
+            opening=now + timedelta(days=number),
+            at=now - timedelta(days=age),
+            read=read,
+        )
+    delayq.declare_schedules(remove_old_notices)
+    [ran] = [run for run in delayq.advance(days=1, run=True) if run.schedule]
+    assert ran.occurrence.hour == 4
+    assert sorted((now - notice.at).days for notice in Notice.objects.filter(player=ben)) == [89, 91]

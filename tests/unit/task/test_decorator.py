@@ -72,6 +72,7 @@ def test_a_function_of_main_needs_a_name() -> None:
         ("time_limit", "write hard_timeout="),
         ("soft_time_limit", "write timeout="),
         ("queue_name", "write queue="),
+        ("jitter", r"recurring=\[Recurring\(…\)\]"),
         ("countdown", r"task\.using\(delay=60\)\.enqueue"),
     ],
 )
