@@ -1,20 +1,25 @@
-"""The command: python -m benchmarks.schedules [memory|set|plant] [--count N]
+"""The command: python -m benchmarks.schedules [memory|set|plant|instant|jitter] [--count N] [--jitter SECONDS]
 
 `memory` prints how many bytes of Redis a daily schedule takes with its waiting job, before and after its first run;
-`set` how many schedules a second one client stores; `plant` how many one dispatcher plants. It fails beyond the
-targets, which are for 1,000,000 schedules on an idle machine.
+`set` how many schedules a second one client stores; `plant` how many one dispatcher plants. `instant` and `jitter` run
+one job of each schedule on two workers, while a dispatcher plants the next ones: `instant` prints when the last one
+begins of those that are due at one second, `jitter` how late they begin if they are spread over five minutes.
+
+It fails beyond the targets, and if a job does not run exactly once. The targets are for an idle machine, and for
+1,000,000 schedules; of `instant` and `jitter` for 100,000.
 """
 
 import argparse
 import sys
-from pathlib import Path
+from functools import partial
 
 from benchmarks.local.services import project
 from benchmarks.schedules.digests import client
 from benchmarks.schedules.memory import memory
+from benchmarks.schedules.punctuality import instant, spread
 from benchmarks.schedules.rates import planting, setting
 
-SCENARIOS = {"memory": memory, "set": setting, "plant": planting}
+SCENARIOS = {"memory": memory, "set": setting, "plant": planting, "instant": instant, "jitter": spread}
 
 
 def main() -> None:
@@ -22,17 +27,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.schedules")
     parser.add_argument("scenario", nargs="?", choices=SCENARIOS, help="default: all of them")
     parser.add_argument("--count", type=int, default=100_000, help="how many schedules")
+    parser.add_argument("--jitter", type=int, default=300, help="seconds over which the jobs of jitter are spread")
     options = parser.parse_args()
-    chosen = [options.scenario] if options.scenario else list(SCENARIOS)
+    scenarios = {**SCENARIOS, "jitter": partial(spread, jitter=options.jitter)}
+    exceeded = []
     with project("benchmarks.schedules.settings") as path:
-        exceeded = [_measure(name, options.count, path) for name in chosen]
+        for name in [options.scenario] if options.scenario else scenarios:
+            client().flushall()
+            path.write_bytes(b"")
+            exceeded.append(scenarios[name](options.count, path))
     sys.exit(any(exceeded))
-
-
-def _measure(name: str, count: int, path: Path) -> bool:
-    client().flushall()
-    path.write_bytes(b"")
-    return SCENARIOS[name](count, path)
 
 
 if __name__ == "__main__":

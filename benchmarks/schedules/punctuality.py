@@ -1,0 +1,74 @@
+"""Punctuality: how late the jobs of many schedules begin, all due at one second or spread by jitter, on two workers."""
+
+import time
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.local.services import running, value_at
+from benchmarks.schedules.digests import (
+    DISPATCHER,
+    WORKER,
+    cpu_of_processes,
+    cpu_of_redis,
+    hourly,
+    planted,
+    store,
+    wait_until,
+    waiting,
+)
+from benchmarks.schedules.runs import Run, count_runs, runs
+
+#: Most seconds until the last job of one second begins, and most ms that 99 of 100 jobs begin late with jitter.
+TARGET_LAST, TARGET_P99 = 20.0, 5.0
+#: Schedules that are stored and planted a second at least; seconds beside that until the jobs are due.
+_SLOWEST, _LEAD = 2_500, 10
+
+
+def instant(count: int, path: Path) -> bool:
+    """Print when the last of the jobs of one second begins. Returns whether that is too late, or a job is wrong."""
+    slot, found, is_wrong, used = _run(count, path)
+    last = (max(run.began_us for run in found) - 1_000_000 * slot) / 1e6
+    print(f"instant: {used}; the last one began {last:.1f} s after its time (target {TARGET_LAST:.0f} s)", flush=True)
+    return is_wrong or last > TARGET_LAST
+
+
+def spread(count: int, path: Path, *, jitter: int) -> bool:
+    """Print how late jobs with jitter begin. Returns whether that is too late, or a job is wrong."""
+    _, found, is_wrong, used = _run(count, path, jitter=jitter)
+    late = sorted((run.began_us - run.due_us) / 1_000 for run in found)
+    figures = ", ".join(f"{name} {value_at(late, share):.1f} ms" for name, share in (("p50", 0.5), ("p99", 0.99)))
+    print(
+        f"jitter: {used}; spread over {jitter} s they begin late by {figures}, at most {late[-1]:.1f} ms "
+        f"(target p99 {TARGET_P99:.0f} ms)",
+        flush=True,
+    )
+    return is_wrong or value_at(late, 0.99) > TARGET_P99
+
+
+def _run(count: int, path: Path, *, jitter: int = 0) -> tuple[int, list[Run], bool, str]:
+    """Run one job of each schedule; return when they were due, their runs, whether a job is wrong, and a text.
+
+    The jobs of the next hour are planted meanwhile, in its first six minutes.
+    """
+    slot = int(time.time()) + 2 * count // _SLOWEST + _LEAD
+    store(hourly(count, second=slot % 3_600, jitter=jitter or None))
+    with planted(count):
+        pass
+    cpu, redis = cpu_of_processes(), cpu_of_redis()
+    with running([DISPATCHER, WORKER, WORKER]):
+        assert time.time() < slot - 5, "the machine is too slow: the jobs were due before they were planted"
+        time.sleep(slot + jitter - time.time())
+        wait_until(lambda: count_runs(path) >= count, count, what="all runs")
+        # Whatever runs twice does so now.
+        time.sleep(1)
+        left = waiting()
+    cpu, redis = cpu_of_processes() - cpu, cpu_of_redis() - redis
+    found = list(runs(path))
+    times = Counter(run.number for run in found)
+    wrong = count - len(times) + sum(each - 1 for each in times.values())
+    early = sum(run.began_us < max(run.due_us, 1_000_000 * slot) for run in found)
+    used = (
+        f"{len(found):,} runs of {count:,} jobs, {wrong} lost or twice, {early} early, {left:,} of the next hour "
+        f"planted; {cpu:.1f} s CPU of the processes and {redis:.1f} s of Redis"
+    )
+    return slot, found, bool(wrong or early), used
