@@ -44,8 +44,13 @@ def hourly(count: int, *, second: int, **options: Any) -> Iterator[Mapping[str, 
         yield _named(number, cron=f"{second % 60} {second // 60} * * * *", tz="UTC", **options)
 
 
+def name_of(number: int) -> str:
+    """Return the name of a schedule."""
+    return f"digest:{number:07}"
+
+
 def _named(number: int, **options: Any) -> Mapping[str, Any]:
-    return {"name": f"digest:{number:07}", "args": [number], **options}
+    return {"name": name_of(number), "args": [number], **options}
 
 
 def store(schedules: Iterator[Mapping[str, Any]]) -> None:

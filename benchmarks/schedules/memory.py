@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.local.services import running
-from benchmarks.schedules.digests import DISPATCHER, WORKER, client, daily, key, planted, store, wait_until
+from benchmarks.schedules.digests import DISPATCHER, WORKER, client, daily, key, name_of, planted, store, wait_until
 from benchmarks.schedules.runs import count_runs
 
 #: Most bytes of a schedule with its last outcome.
@@ -27,7 +27,7 @@ def memory(count: int, path: Path) -> bool:
     with planted(count):
         pass
     for each in (0, count - 1):
-        found = digest.schedules.get(f"digest:{each:07}")
+        found = digest.schedules.get(name_of(each))
         assert found is not None
         assert found.runs, "a schedule without an outcome"
     return _print("planted again, with the last outcome", before, count) > TARGET

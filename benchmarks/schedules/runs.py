@@ -7,15 +7,15 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-_RUN = Struct("<IQQ")
+_RUN = Struct("<IQ")
 
 
 class Run(NamedTuple):
-    """One run of a job; moments in µs since the epoch."""
+    """One run of a job."""
 
     number: int
+    #: µs since the epoch.
     began_us: int
-    due_us: int
 
 
 def record(run: Run) -> None:
