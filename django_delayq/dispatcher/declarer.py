@@ -69,4 +69,4 @@ class Declarer:
         if before.digest != mine.digest and before.started_us < mine.started_us:
             return True
         # Also with equal declarations: otherwise an older process would take the place of one that is gone.
-        return not self._schedules.is_alive(before.process)
+        return not self._schedules.is_dispatcher_alive(before.process)

@@ -6,7 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from django_delayq.clock import SECOND_US, estimated_us
+from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.job.ids import to_text
 from django_delayq.job.value import fast_dataclass
@@ -27,7 +27,7 @@ BATCH = 250
 #: Flags of a record.
 PAUSED, DECLARED, UNREADABLE = 1, 2, 4
 _NO_JOB = bytes(12)
-#: Most µs since a living dispatcher was seen: it promotes every few seconds, and reports every 15 s.
+#: Most µs since a dispatcher was seen that is alive: it promotes every few seconds, and reports every 15 s.
 _SILENT_US = 60 * SECOND_US
 _TEXT_ID = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,3})")
 
@@ -167,10 +167,11 @@ class Schedules:
         key = self._shard.keys("declared_by")
         return DeclaredBy.unpack(self._shard.execute("GETRANGE", key, 0, DeclaredBy.SIZE - 1))
 
-    def is_alive(self, process: bytes) -> bool:
+    def is_dispatcher_alive(self, process: bytes) -> bool:
         """Return whether a dispatcher was seen within the last minute. One round trip."""
-        seen = self._shard.execute("ZSCORE", self._shard.keys("dispatchers"), process)
-        return seen is not None and estimated_us(self._shard.clock) - float(seen) < _SILENT_US
+        # By Redis's clock: a host whose own clock is ahead would take every dispatcher for gone.
+        seen, time = self._shard.execute_all([["ZSCORE", self._shard.keys("dispatchers"), process], ["TIME"]])
+        return seen is not None and self._shard.now_us(time) - float(seen) < _SILENT_US
 
     def _arguments(self, definitions: Sequence[Definition]) -> list[Part]:
         """Return the arguments of a script for schedules to store."""
