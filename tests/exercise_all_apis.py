@@ -213,5 +213,5 @@ def _schedule(apis: ShardApis) -> None:
     schedules.set_and_cancel([made[0]])
     by = DeclaredBy(os.urandom(8), now_us, os.urandom(16))
     assert schedules.declare_schedules([made[1]], by=by, kept=[], after=None) == []
-    assert schedules.declare_schedules([], by=by, kept=[], after=schedules.declared_by()) == []
+    assert schedules.declare_and_cancel([], by=by, kept=[], after=schedules.declared_by())
     assert not schedules.is_dispatcher_alive(by.process)

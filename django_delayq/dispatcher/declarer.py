@@ -55,10 +55,8 @@ class Declarer:
         mine = DeclaredBy(self._process, self._started_us, declared.digest)
         if before is None and not declared.definitions or before is not None and not self._replaces(before, mine):
             return True
-        to_cancel = self._schedules.declare_schedules(declared.definitions, by=mine, kept=declared.kept, after=before)
-        if to_cancel is None:
+        if not self._schedules.declare_and_cancel(declared.definitions, by=mine, kept=declared.kept, after=before):
             return False
-        self._schedules.cancel_planted(to_cancel)
         logger.info("Declared %d recurring schedules", len(declared.definitions))
         return True
 

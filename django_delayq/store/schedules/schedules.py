@@ -263,6 +263,14 @@ class Schedules:
         self.cancel_planted([reply or b"" for reply in replies])
         return sum(reply is not None for reply in replies)
 
+    def declare_and_cancel(
+        self, definitions: Sequence[Definition], *, by: DeclaredBy, kept: Sequence[bytes], after: DeclaredBy | None
+    ) -> bool:
+        """Do what `declare_schedules()` does, then cancel the waiting jobs. Returns False if others declared since."""
+        to_cancel = self.declare_schedules(definitions, by=by, kept=kept, after=after)
+        self.cancel_planted(to_cancel or [])
+        return to_cancel is not None
+
     def cancel_planted(self, raw_ids: Sequence[bytes]) -> None:
         """Cancel waiting jobs of an earlier version of their schedules; b"" is none.
 
