@@ -7,6 +7,7 @@ part of it; the next page continues there.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 from django.utils.http import urlencode
@@ -16,8 +17,7 @@ from django_delayq import runtime
 from django_delayq.admin.filters import SIZES, from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
-from django_delayq.job.ids import shard_of
-from django_delayq.store.digests import schedule_id
+from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
 from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
 from django_delayq.task import registry
@@ -116,7 +116,9 @@ def read(page: PageContext, wanted: ListRequest) -> Listing:
         damaged += part.damaged
         shard, cursor = (shard, part.next_cursor) if part.next_cursor is not None else (shard + 1, 0)
     now_us, at_end = page.now_us, shard >= shards
-    matching = sorted((each for each in found.values() if wanted.filter.matches(each, now_us=now_us)), key=_order)
+    matching = sorted(
+        (each for each in found.values() if wanted.filter.matches(each, now_us=now_us)), key=attrgetter("sort_key")
+    )
     shown = matching[start.skipped : start.skipped + wanted.count]
     next_place = None if at_end else Place(shard, cursor)
     if len(matching) > start.skipped + wanted.count:
@@ -140,19 +142,9 @@ def read(page: PageContext, wanted: ListRequest) -> Listing:
 
 def _find(page: PageContext, wanted: ScheduleFilter) -> list[StoredSchedule]:
     """Return the schedules whose name is the prefix, of the tasks that this process knows by the filter's text."""
-    task = wanted.task.removeprefix("=")
-    names = sorted({task, *(name for name in registry.names() if name.endswith(f".{task}"))})
-    by_shard: dict[int, list[bytes]] = {}
-    for name in names:
-        id = schedule_id(name, wanted.prefix)
-        by_shard.setdefault(shard_of(id, page.store.config.shards), []).append(id)
-    found = [each for shard, ids in by_shard.items() for each in page.store.schedules(shard).find(ids)]
-    return [each for each in found if each is not None and wanted.matches(each, now_us=page.now_us)]
-
-
-def _order(stored: StoredSchedule) -> tuple[str, str, bytes]:
-    definition = stored.definition
-    return (definition.job.task, definition.schedule.name, stored.id) if definition else ("", "", stored.id)
+    tasks = {wanted.task.removeprefix("="), *(name for name in registry.names() if names_match(name, wanted.task))}
+    found = page.store.find_schedules(tasks, wanted.prefix)
+    return sorted((each for each in found if wanted.matches(each, now_us=page.now_us)), key=attrgetter("sort_key"))
 
 
 def _read_count(text: str) -> int:

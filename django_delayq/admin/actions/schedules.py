@@ -18,7 +18,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import InvalidSchedule, JobRefused
 from django_delayq.job.ids import to_text
 from django_delayq.store.schedules.planting import new_job
-from django_delayq.store.schedules.schedules import StoredSchedule, from_text_id
+from django_delayq.store.schedules.schedules import StoredSchedule
 
 #: Takes the schedule and the valid form; yields what it did in more detail, or True, or False if nothing changed.
 Apply = Callable[[PageContext, StoredSchedule, Any], Iterator[str | bool]]
@@ -152,7 +152,7 @@ def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
 def show(page: PageContext) -> HttpResponse:
     """Show the confirm page of the posted action; once confirmed, apply it."""
     post, name = page.request.POST, page.request.POST["action"]
-    action, stored = SCHEDULE_ACTIONS[name], _posted(page)
+    action, stored = SCHEDULE_ACTIONS[name], page.store.find_schedule(post.get("schedule", ""))
     if stored is None:
         return _gone(page)
     back = _back_url(page, stored)
@@ -212,14 +212,6 @@ def _name(stored: StoredSchedule) -> str:
         return stored.text_id
     facts = {"name": printable(stored.definition.schedule.name), "task": printable(stored.definition.job.task)}
     return gettext("%(name)s of %(task)s") % facts
-
-
-def _posted(page: PageContext) -> StoredSchedule | None:
-    """Return the schedule that the form names; None if there is none."""
-    place = from_text_id(page.request.POST.get("schedule", ""))
-    if place is None or place[1] >= page.store.config.shards:
-        return None
-    return page.store.schedules(place[1]).find([place[0]])[0]
 
 
 def _back_url(page: PageContext, stored: StoredSchedule) -> str:

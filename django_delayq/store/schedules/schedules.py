@@ -62,6 +62,18 @@ class StoredSchedule:
         """Its id as people see it: 16 hexadecimal digits, a hyphen, the shard."""
         return to_text(self.id, self.shard)
 
+    @property
+    def full_name(self) -> str:
+        """Its name and its task, for messages; its id if this process cannot read it."""
+        found = self.definition
+        return f"{found.schedule.name!r} of {found.job.task}" if found else self.text_id
+
+    @property
+    def sort_key(self) -> tuple[str, str, bytes]:
+        """The order of lists: by task and name; those that this process cannot read come first."""
+        found = self.definition
+        return (found.job.task, found.schedule.name, self.id) if found else ("", "", self.id)
+
     def state(self, now_us: int) -> ScheduleState:
         """Return what it does now (µs since the epoch). A paused one may have a running job, too."""
         if self.definition is None or self.is_unreadable:
@@ -105,9 +117,19 @@ class StoredSchedule:
         return None if self.record.planted == _NO_JOB else self.record.planted
 
     @property
+    def waiting_id(self) -> str | None:
+        """That id as people see it."""
+        return None if self.planted is None else to_text(self.planted, self.shard)
+
+    @property
     def running(self) -> bytes | None:
         """The id of its running job, also while that waits for a retry; None if there is none."""
         return None if self.record.running == _NO_JOB else self.record.running
+
+    @property
+    def running_id(self) -> str | None:
+        """That id as people see it."""
+        return None if self.running is None else to_text(self.running, self.shard)
 
     @property
     def runs(self) -> list[Run]:
