@@ -202,7 +202,7 @@ def _schedule(apis: ShardApis) -> None:
     assert Planter(apis.shard).plant(ids, now_us=now_us)
     while due := apis.promote().schedules:
         assert Planter(apis.shard).plant(due, now_us=now_us)
-    assert len(list(schedules.scan())) == schedules.count() == len(schedules.slice(count=10).schedules) == 2
+    assert len(list(schedules.scan())) == schedules.count() == len(schedules.scan_batch(count=10).schedules) == 2
     kept, deleted = (each.id for each in made)
     assert schedules.pause_schedule(kept)
     assert schedules.resume_schedule(kept)

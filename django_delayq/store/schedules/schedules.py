@@ -144,11 +144,11 @@ def from_text_id(text: str) -> tuple[bytes, int] | None:
     return (bytes.fromhex(found[1]), int(found[2])) if found else None
 
 
-class ScheduleSlice(NamedTuple):
+class ScheduleBatch(NamedTuple):
     """Some of the schedules of a shard, in no order."""
 
     schedules: list[StoredSchedule]
-    #: Where the next slice begins; None: this is the last one.
+    #: Where the next batch begins; None: this is the last one.
     next_cursor: int | None
     #: How many more are damaged, and left out.
     damaged: int
@@ -224,21 +224,26 @@ class Schedules:
 
     def scan(self) -> Iterator[StoredSchedule]:
         """Yield all of them in no order, in round trips of some hundred. One that changes meanwhile may come twice."""
+        for batch in self.batches(count=500):
+            yield from batch.schedules
+
+    def batches(self, *, count: int) -> Iterator[ScheduleBatch]:
+        """Yield all of them in batches of about `count`, one round trip each."""
         cursor: int | None = 0
         while cursor is not None:
-            found = self.slice(cursor, count=500)
-            yield from found.schedules
-            cursor = found.next_cursor
+            batch = self.scan_batch(cursor, count=count)
+            yield batch
+            cursor = batch.next_cursor
 
-    def slice(self, cursor: int = 0, *, count: int) -> ScheduleSlice:
-        """Return about `count` schedules, from the beginning or from where another slice ended.
+    def scan_batch(self, cursor: int = 0, *, count: int) -> ScheduleBatch:
+        """Return about `count` schedules, from the beginning or from the `next_cursor` of the last batch.
 
-        One round trip, O(count). All slices together have each schedule that is there meanwhile, some of them twice.
+        One round trip, O(count). All batches together have each schedule that exists meanwhile, some of them twice.
         """
         end, found = self._shard.execute("HSCAN", self._shard.keys("schedules"), cursor, "COUNT", count)
         read = [read_schedule(self._shard, id, stored) for id, stored in zip(found[::2], found[1::2], strict=True)]
         whole = [schedule for schedule in read if schedule is not None]
-        return ScheduleSlice(whole, int(end) or None, len(read) - len(whole))
+        return ScheduleBatch(whole, int(end) or None, len(read) - len(whole))
 
     def pause_schedule(self, id: bytes) -> bytes | None:
         """Pause a schedule; return the id of the waiting job to cancel, b"" for none, None if it was paused already.
