@@ -1,4 +1,4 @@
-"""Recurring tasks: what DELAYQ['RECURRING'] says of each schedule, for tasks of apps that are not the project's own."""
+"""Recurring tasks: the schedules of DELAYQ['RECURRING'], for tasks of apps that are not the project's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -24,7 +24,7 @@ class Liveness:
     warnings: list[str]
 
 
-def look(store: Store) -> Liveness:
+def check_liveness(store: Store) -> Liveness:
     """Return what is late by more than 5 s and two sweeps. Three round trips a shard. Raises `StoreError`."""
     late_us = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us)
     snapshot = store.snapshot()
@@ -56,10 +56,8 @@ def _promotion(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
             yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher."
         planting_us = store.schedules(shard.index).next_planting_us()
         if planting_us is not None and now_us - planting_us > late_us:
-            yield (
-                f"A recurring schedule{place} has had no new job for {_seconds(now_us - planting_us)}: start "
-                f"run_dispatcher, or see delayq_schedules for one that it cannot read."
-            )
+            late = _seconds(now_us - planting_us)
+            yield f"A recurring schedule{place} has had no new job for {late}: start run_dispatcher."
 
 
 def _unserved(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:

@@ -33,8 +33,8 @@ class ScheduledRun(NamedTuple):
 class ScheduleHandle:
     """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again.
 
-    If this process cannot read its definition, `fault` says why. It can be paused, resumed and deleted nevertheless,
-    and set again; the rest raises `InvalidSchedule`.
+    If this process cannot read its definition, `fault` is the reason. It can be paused, resumed and deleted
+    nevertheless, and set again; the rest raises `InvalidSchedule`.
     """
 
     _stored: StoredSchedule
