@@ -151,36 +151,44 @@ def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
 
 def show(page: PageContext) -> HttpResponse:
     """Show the confirm page of the posted action; once confirmed, apply it."""
-    post, name = page.request.POST, page.request.POST["action"]
-    action, stored = SCHEDULE_ACTIONS[name], page.store.find_schedule(post.get("schedule", ""))
+    post = page.request.POST
+    action, stored = SCHEDULE_ACTIONS[post["action"]], page.store.find_schedule(post.get("schedule", ""))
     if stored is None:
         return _gone(page)
     back = _back_url(page, stored)
     if problem := refusal(action, stored):
         messages.warning(page.request, problem)
         return HttpResponseRedirect(back)
-    display_name, confirmed = _name(stored), "confirmed" in post
+    confirmed = "confirmed" in post
     data = post if confirmed else None
     form = ScheduleForm(data, page=page, stored=stored) if action.has_form else ActionForm(data, page=page)
-    if not (confirmed and form.is_valid()):
-        return page.render(
-            "confirm.html",
-            tab="recurring",
-            title=action.confirm_text % display_name,
-            button=gettext("Save") if action.has_form else str(action.label).rstrip("…"),
-            explanation=action.explanation,
-            rows=(),
-            destructive=action.destructive,
-            form=form,
-            fields={
-                "action": name,
-                "schedule": stored.text_id,
-                "confirmed": "yes",
-                **({"list": post["list"]} if "list" in post else {}),
-            },
-            cancel_url=back,
-            zone=str(page.timezone),
-        ).render()
+    if confirmed and form.is_valid():
+        return _apply(page, action, stored, form, back)
+    return page.render(
+        "confirm.html",
+        tab="recurring",
+        title=action.confirm_text % _name(stored),
+        button=gettext("Save") if action.has_form else str(action.label).rstrip("…"),
+        explanation=action.explanation,
+        rows=(),
+        destructive=action.destructive,
+        form=form,
+        fields={
+            "action": post["action"],
+            "schedule": stored.text_id,
+            "confirmed": "yes",
+            **({"list": post["list"]} if "list" in post else {}),
+        },
+        cancel_url=back,
+        zone=str(page.timezone),
+    ).render()
+
+
+def _apply(
+    page: PageContext, action: ScheduleAction, stored: StoredSchedule, form: ActionForm, back: str
+) -> HttpResponse:
+    """Apply a confirmed action, record it, and return to the page that it came from."""
+    name, display_name = page.request.POST["action"], _name(stored)
     done: str | bool = False
     try:
         for each in action.apply(page, stored, form):
