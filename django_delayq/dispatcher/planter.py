@@ -28,8 +28,8 @@ class Planter:
 
     def __init__(self, shard: Shard) -> None:
         self._planting = Planting(shard)
-        #: Schedules that this process cannot read, and of which it has logged that.
-        self._unreadable = set[bytes]()
+        #: Schedules that this process cannot plant; each was logged once.
+        self._logged = set[bytes]()
 
     def plant(self, ids: Sequence[bytes], *, now_us: int) -> int:
         """Plant for as many of the schedules as a few milliseconds allow, at least one. Return how many jobs.
@@ -61,8 +61,8 @@ class Planter:
             jobs = [new_job(schedule.definition, occurrence_us) for occurrence_us in plan.occurrences]
         except DelayQError as error:
             # One schedule must not keep a dispatcher from its other work.
-            if schedule.id not in self._unreadable:
-                self._unreadable.add(schedule.id)
+            if schedule.id not in self._logged:
+                self._logged.add(schedule.id)
                 logger.error("Recurring schedule %s is not planted: %s", schedule.id.hex(), error)
             return Planned(schedule, None, look_again_us=now_us + _LOOK_AGAIN_US)
         return Planned(schedule, plan, jobs)

@@ -30,8 +30,8 @@ def check_liveness(store: Store) -> Liveness:
     snapshot = store.snapshot()
     return Liveness(
         faults=[
-            *_missing(store, snapshot),
-            *_promotion(store, snapshot, late_us),
+            *_no_process(store, snapshot),
+            *_dispatch(store, snapshot, late_us),
             *_unserved(store, snapshot, late_us),
         ],
         warnings=[
@@ -43,12 +43,12 @@ def check_liveness(store: Store) -> Liveness:
     )
 
 
-def _missing(store: Store, snapshot: Snapshot) -> Iterator[str]:
+def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
     if not snapshot.alive(lease_us=store.config.worker.lease_us):
         yield "No dispatcher and no worker is running: start run_dispatcher and run_worker."
 
 
-def _promotion(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
+def _dispatch(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
     for shard in store.shards:
         place, now_us = f" in {shard.label}" if store.config.shards > 1 else "", snapshot.now_us
         promoted_us = Promotion(shard).read_next_promotion()
