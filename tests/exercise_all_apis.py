@@ -202,7 +202,7 @@ def _schedule(apis: ShardApis) -> None:
     assert Planter(apis.shard).plant(ids, now_us=now_us)
     while due := apis.promote().schedules:
         assert Planter(apis.shard).plant(due, now_us=now_us)
-    assert len(list(schedules.scan())) == schedules.count() == len(schedules.slice(count=10).schedules) == 2
+    assert len(list(schedules.scan())) == schedules.count() == len(schedules.scan_batch(count=10).schedules) == 2
     kept, deleted = (each.id for each in made)
     assert schedules.pause_schedule(kept)
     assert schedules.resume_schedule(kept)
@@ -213,5 +213,5 @@ def _schedule(apis: ShardApis) -> None:
     schedules.set_and_cancel([made[0]])
     by = DeclaredBy(os.urandom(8), now_us, os.urandom(16))
     assert schedules.declare_schedules([made[1]], by=by, kept=[], after=None) == []
-    assert schedules.declare_schedules([], by=by, kept=[], after=schedules.declared_by()) == []
-    assert not schedules.is_alive(by.process)
+    assert schedules.declare_and_cancel([], by=by, kept=[], after=schedules.declared_by())
+    assert not schedules.is_dispatcher_alive(by.process)

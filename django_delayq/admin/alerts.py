@@ -107,7 +107,7 @@ def _server(page: PageContext) -> Iterator[Alert]:
 
 
 def _schedules(page: PageContext) -> Iterator[Alert]:
-    """Yield what is wrong with recurring schedules; nothing if there are many, because then nobody looked."""
+    """Yield what is wrong with recurring schedules; nothing if there are many, which nobody counts."""
     now = page.snapshot
     texts = {
         ScheduleState.PAUSED: ngettext(

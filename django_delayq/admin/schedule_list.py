@@ -1,12 +1,13 @@
-"""Schedule list: which recurring schedules a page of the list shows, and the query string that says so.
+"""Schedule list: which recurring schedules a page of the list shows, and the query string for it.
 
-Redis keeps schedules in no order, and there may be a million. So a page reads one slice of them, sorts it, and shows a
+Redis keeps schedules in no order, and there may be a million. So a page reads one batch of them, sorts it, and shows a
 part of it; the next page continues there.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 from django.utils.http import urlencode
@@ -16,20 +17,19 @@ from django_delayq import runtime
 from django_delayq.admin.filters import SIZES, from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
-from django_delayq.job.ids import shard_of
-from django_delayq.store.digests import schedule_id
+from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
 from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
 from django_delayq.task import registry
 
 #: About how many schedules a page without a filter reads. Most projects have fewer, so that the list is sorted.
-_SLICE = 250
-_PLACE = re.compile(r"([0-9]{1,4})\.([0-9]{1,20})\.([0-9]{1,5})")
+_BATCH = 250
+_POSITION = re.compile(r"([0-9]{1,4})\.([0-9]{1,20})\.([0-9]{1,5})")
 _LAST_CURSOR = 2**64 - 1
 
 
-class Place(NamedTuple):
-    """Where a page begins: the shard and the cursor of its slice, and how many schedules of it come before."""
+class Position(NamedTuple):
+    """Where a page begins: the shard and the cursor of its batch, and how many schedules of it come before."""
 
     shard: int = 0
     cursor: int = 0
@@ -38,11 +38,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListRequest:
-    """A filter, and a place in the list."""
+    """A filter, and a position in the list."""
 
     filter: ScheduleFilter
     count: int = SIZES[1]
-    place: Place = Place()
+    position: Position = Position()
     #: Messages about invalid parameters.
     errors: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class ListRequest:
             "prefix": from_url_name,
             "state": ScheduleState,
             "n": _read_count,
-            "after": _read_place,
+            "after": _read_position,
         }
         found: dict[str, Any] = {}
         for name, read in readers.items():
@@ -69,8 +69,8 @@ class ListRequest:
         wanted = ScheduleFilter(
             task=found.get("task", "").strip(), prefix=found.get("prefix", ""), state=found.get("state")
         )
-        place, count = found.get("after", Place()), found.get("n", SIZES[1])
-        return cls(filter=wanted, count=count, place=place, errors=tuple(errors))
+        position, count = found.get("after", Position()), found.get("n", SIZES[1])
+        return cls(filter=wanted, count=count, position=position, errors=tuple(errors))
 
     def query(self, **changes: Any) -> str:
         """Return the query string of this request with changes, for `read`."""
@@ -80,13 +80,13 @@ class ListRequest:
             "prefix": url_name(changed.filter.prefix) if changed.filter.prefix else "",
             "state": changed.filter.state or "",
             "n": changed.count if changed.count != SIZES[1] else "",
-            "after": ".".join(map(str, changed.place)) if changed.place != Place() else "",
+            "after": ".".join(map(str, changed.position)) if changed.position != Position() else "",
         }
         return urlencode({name: value for name, value in pairs.items() if value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class SchedulePage:
     """The schedules of one page, by task and name; those that cannot be read come first."""
 
     schedules: list[StoredSchedule]
@@ -94,45 +94,47 @@ class Listing:
     scanned: int
     total: int
     #: Where the next page begins; None: this is the last one.
-    next_place: Place | None
+    next_position: Position | None
     #: Numbers of the first and the last one among all, from 1; None if they are not known.
     numbers: tuple[int, int] | None
     #: Entries among those read that are no records of schedules.
     damaged: int
 
 
-def read(page: PageContext, wanted: ListRequest) -> Listing:
+def read(page: PageContext, wanted: ListRequest) -> SchedulePage:
     """Read one page: two round trips, and one more if the filter names one schedule; with more shards a few more."""
-    start, shards = wanted.place, page.store.config.shards
-    size = runtime.current().bounds.scanned_rows // 2 if wanted.filter.is_set else _SLICE
-    # By their ids: a slice may repeat one.
+    start, shards = wanted.position, page.store.config.shards
+    size = runtime.current().bounds.scanned_rows // 2 if wanted.filter.is_set else _BATCH
+    # By their ids: a batch may repeat one.
     found, damaged, shard, cursor = dict[bytes, StoredSchedule](), 0, start.shard, start.cursor
-    # A table from which most entries were deleted may have nothing where a slice looks.
+    # Most entries of a table may be deleted, so that a batch is empty.
     for _ in range(shards + 1):
         if shard >= shards or len(found) >= size:
             break
-        part = page.store.schedules(shard).slice(cursor, count=size - len(found))
-        found |= {each.id: each for each in part.schedules}
-        damaged += part.damaged
-        shard, cursor = (shard, part.next_cursor) if part.next_cursor is not None else (shard + 1, 0)
+        batch = page.store.schedules(shard).scan_batch(cursor, count=size - len(found))
+        found |= {each.id: each for each in batch.schedules}
+        damaged += batch.damaged
+        shard, cursor = (shard, batch.next_cursor) if batch.next_cursor is not None else (shard + 1, 0)
     now_us, at_end = page.now_us, shard >= shards
-    matching = sorted((each for each in found.values() if wanted.filter.matches(each, now_us=now_us)), key=_order)
+    matching = sorted(
+        (each for each in found.values() if wanted.filter.matches(each, now_us=now_us)), key=attrgetter("sort_key")
+    )
     shown = matching[start.skipped : start.skipped + wanted.count]
-    next_place = None if at_end else Place(shard, cursor)
+    next_position = None if at_end else Position(shard, cursor)
     if len(matching) > start.skipped + wanted.count:
-        next_place = start._replace(skipped=start.skipped + wanted.count)
-    is_first = start == Place()
+        next_position = start._replace(skipped=start.skipped + wanted.count)
+    is_first = start == Position()
     if is_first and not at_end and wanted.filter.task and wanted.filter.prefix:
         exact = _find(page, wanted.filter)
         shown = [*exact, *(each for each in shown if each.id not in {one.id for one in exact})]
     numbers = None
     if at_end and start[:2] == (0, 0) and not wanted.filter.is_set:
         numbers = start.skipped + 1, start.skipped + len(shown)
-    return Listing(
+    return SchedulePage(
         schedules=shown,
         scanned=len(found),
         total=max(page.snapshot.schedules, len(found)),
-        next_place=next_place,
+        next_position=next_position,
         numbers=numbers,
         damaged=damaged,
     )
@@ -140,19 +142,9 @@ def read(page: PageContext, wanted: ListRequest) -> Listing:
 
 def _find(page: PageContext, wanted: ScheduleFilter) -> list[StoredSchedule]:
     """Return the schedules whose name is the prefix, of the tasks that this process knows by the filter's text."""
-    task = wanted.task.removeprefix("=")
-    names = sorted({task, *(name for name in registry.names() if name.endswith(f".{task}"))})
-    by_shard: dict[int, list[bytes]] = {}
-    for name in names:
-        id = schedule_id(name, wanted.prefix)
-        by_shard.setdefault(shard_of(id, page.store.config.shards), []).append(id)
-    found = [each for shard, ids in by_shard.items() for each in page.store.schedules(shard).find(ids)]
-    return [each for each in found if each is not None and wanted.matches(each, now_us=page.now_us)]
-
-
-def _order(stored: StoredSchedule) -> tuple[str, str, bytes]:
-    definition = stored.definition
-    return (definition.job.task, definition.schedule.name, stored.id) if definition else ("", "", stored.id)
+    tasks = {wanted.task.removeprefix("="), *(name for name in registry.names() if names_match(name, wanted.task))}
+    found = page.store.find_schedules(tasks, wanted.prefix)
+    return sorted((each for each in found if wanted.matches(each, now_us=page.now_us)), key=attrgetter("sort_key"))
 
 
 def _read_count(text: str) -> int:
@@ -161,8 +153,8 @@ def _read_count(text: str) -> int:
     return int(text)
 
 
-def _read_place(text: str) -> Place:
-    found = _PLACE.fullmatch(text)
+def _read_position(text: str) -> Position:
+    found = _POSITION.fullmatch(text)
     if found is None or int(found[2]) > _LAST_CURSOR:
-        raise ValueError("not a place")
-    return Place(*map(int, found.groups()))
+        raise ValueError("not a position")
+    return Position(*map(int, found.groups()))

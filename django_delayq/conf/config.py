@@ -11,10 +11,10 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import DAY_US, HOUR_US, LONGEST_DELAY_US, SECOND_US, duration_us, estimated_us, moment_us
 from django_delayq.conf import validators
+from django_delayq.conf.declared_schedules import NO_RECURRING, RECURRING, DeclaredSchedules
 from django_delayq.conf.limit_rules import LIMITS, NO_LIMITS, Limits
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.conf.queue_options import NO_OPTIONS, NO_QUEUES, QUEUES, QueueOptions, Queues
-from django_delayq.conf.recurring_tasks import NO_RECURRING, RECURRING, RecurringTasks
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
@@ -45,7 +45,7 @@ class TaskConfig:
         'Limits and their rules: `{"stripe": {"rate": "100/s", "burst": 20, "max_running": 5}}`; see '
         "[Limits](limits.md). Workers and dispatchers store them when they start.",
     )
-    recurring: RecurringTasks = setting(
+    recurring: DeclaredSchedules = setting(
         NO_RECURRING,
         RECURRING,
         'Recurring schedules of tasks that are not the project\'s own: `{"nightly": {"task": "shop.tasks.report", '

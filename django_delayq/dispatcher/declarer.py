@@ -55,10 +55,8 @@ class Declarer:
         mine = DeclaredBy(self._process, self._started_us, declared.digest)
         if before is None and not declared.definitions or before is not None and not self._replaces(before, mine):
             return True
-        to_cancel = self._schedules.declare_schedules(declared.definitions, by=mine, kept=declared.kept, after=before)
-        if to_cancel is None:
+        if not self._schedules.declare_and_cancel(declared.definitions, by=mine, kept=declared.kept, after=before):
             return False
-        self._schedules.cancel_planted(to_cancel)
         logger.info("Declared %d recurring schedules", len(declared.definitions))
         return True
 
@@ -69,4 +67,4 @@ class Declarer:
         if before.digest != mine.digest and before.started_us < mine.started_us:
             return True
         # Also with equal declarations: otherwise an older process would take the place of one that is gone.
-        return not self._schedules.is_alive(before.process)
+        return not self._schedules.is_dispatcher_alive(before.process)

@@ -12,6 +12,8 @@ from django_delayq.recurring.rule import Every, Rule, occurrences
 from django_delayq.recurring.schedule import Schedule
 from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
 
+#: How many of its next jobs are shown of one schedule.
+_UPCOMING = 10
 #: Values of `overlap` and `catch_up` -> what they mean.
 OVERLAPS = {
     "skip": gettext_lazy("skip: the new job is skipped"),
@@ -83,12 +85,13 @@ class DisplayedSchedule:
         record = self.stored.record
         return self.stored.is_paused and 0 < record.pause_after <= record.failures
 
-    def next_due(self, count: int) -> list[int]:
-        """Return the due times of its next jobs, as if it were not paused; fewer if it ends."""
+    @property
+    def upcoming(self) -> list[int]:
+        """The due times of its next ten jobs, as if it were not paused; fewer if it ends."""
         if self.schedule is None:
             return []
         last_us = self.stored.record.occurrence_us
         waiting = [last_us] if self.stored.planted else []
         # Occurrences between the waiting one and now have no jobs of their own.
         following = occurrences(self.schedule, after_us=max(last_us, self.now_us))
-        return [self.schedule.due_us(each) for each in islice(chain(waiting, following), count)]
+        return [self.schedule.due_us(each) for each in islice(chain(waiting, following), _UPCOMING)]

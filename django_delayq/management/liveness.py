@@ -24,14 +24,14 @@ class Liveness:
     warnings: list[str]
 
 
-def look(store: Store) -> Liveness:
+def check_liveness(store: Store) -> Liveness:
     """Return what is late by more than 5 s and two sweeps. Three round trips a shard. Raises `StoreError`."""
     late_us = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us)
     snapshot = store.snapshot()
     return Liveness(
         faults=[
-            *_missing(store, snapshot),
-            *_promotion(store, snapshot, late_us),
+            *_no_process(store, snapshot),
+            *_dispatch(store, snapshot, late_us),
             *_unserved(store, snapshot, late_us),
         ],
         warnings=[
@@ -43,12 +43,12 @@ def look(store: Store) -> Liveness:
     )
 
 
-def _missing(store: Store, snapshot: Snapshot) -> Iterator[str]:
+def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
     if not snapshot.alive(lease_us=store.config.worker.lease_us):
         yield "No dispatcher and no worker is running: start run_dispatcher and run_worker."
 
 
-def _promotion(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
+def _dispatch(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
     for shard in store.shards:
         place, now_us = f" in {shard.label}" if store.config.shards > 1 else "", snapshot.now_us
         promoted_us = Promotion(shard).read_next_promotion()
@@ -56,10 +56,8 @@ def _promotion(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
             yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher."
         planting_us = store.schedules(shard.index).next_planting_us()
         if planting_us is not None and now_us - planting_us > late_us:
-            yield (
-                f"A recurring schedule{place} has had no new job for {_seconds(now_us - planting_us)}: start "
-                f"run_dispatcher, or see delayq_schedules for one that it cannot read."
-            )
+            late = _seconds(now_us - planting_us)
+            yield f"A recurring schedule{place} has had no new job for {late}: start run_dispatcher."
 
 
 def _unserved(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:

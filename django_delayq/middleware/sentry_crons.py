@@ -86,7 +86,7 @@ class SentryCronsMiddleware:
         return config
 
     def _watched(self, job: MiddlewareJob) -> str | None:
-        # A job that a person runs by hand would stand for one that is missed.
+        # A job of `run_now()` would stand for one that is missed.
         return None if job.occurrence is None else self.slug(job)
 
     def _begin(self, slug: str, job: MiddlewareJob) -> None:
@@ -111,10 +111,9 @@ def slug_of(task: str, schedule: str) -> str:
 
 
 def _timing(rule: Rule) -> dict[str, Any] | None:
-    """Return a rule as Sentry knows it; None if it does not."""
+    """Return a rule in the form of Sentry, which counts whole minutes; None for one that it does not know."""
     if isinstance(rule, Cron):
         second, *fields = rule.six_fields
-        # Sentry counts whole minutes.
         return {"type": "crontab", "value": " ".join(fields)} if second.isdecimal() else None
     assert isinstance(rule, Every)
     for unit, unit_us in _UNITS:

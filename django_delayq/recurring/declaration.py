@@ -53,6 +53,10 @@ class Recurring:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
+#: The options of a schedule, without its name.
+SCHEDULE_OPTIONS = tuple(each.name for each in fields(Recurring) if each.name != "name")
+
+
 def read_recurring(
     *, every: Any = None, cron: Any = None, tz: Any = None, recurring: Iterable[Recurring] = ()
 ) -> tuple[Recurring, ...]:

@@ -43,21 +43,21 @@ def make_plan(
     if is_waiting and not is_running and schedule.catch_up == "last":
         return Plan([], _look_again_us(schedule, now_us=now_us))
     if first > now_us:
-        return _planted(schedule, [first])
+        return _plan_of(schedule, [first])
     if schedule.catch_up == "all":
         start_us = max(last_us, now_us - schedule.catch_up_window_us)
         missed = list(islice(occurrences(schedule, after_us=start_us, until_us=now_us), BATCH))
         if missed:
-            return _planted(schedule, missed)
+            return _plan_of(schedule, missed)
     else:
         latest = latest_occurrence(schedule, first_us=first, now_us=now_us)
         # A job that a worker took after it had expired stands for nothing either.
         will_run = is_waiting and not _has_expired(schedule, last_us, now_us=now_us)
         ran = last_start_us >= schedule.due_us(latest) and not _has_expired(schedule, last_us, now_us=last_start_us)
         if not will_run and not ran and not _has_expired(schedule, latest, now_us=now_us):
-            return _planted(schedule, [latest])
+            return _plan_of(schedule, [latest])
     ahead = schedule.next_after(now_us)
-    return Plan([], None) if ahead is None else _planted(schedule, [ahead])
+    return Plan([], None) if ahead is None else _plan_of(schedule, [ahead])
 
 
 def latest_occurrence(schedule: Schedule, *, first_us: int, now_us: int) -> int:
@@ -98,6 +98,7 @@ def _look_again_us(schedule: Schedule, *, now_us: int) -> int | None:
     return now_us + (left_us if left_us < 2 * SECOND_US else left_us // 2)
 
 
-def _planted(schedule: Schedule, planted: list[int]) -> Plan:
-    after = schedule.next_after(planted[-1])
-    return Plan(planted, None if after is None else schedule.planted_us(planted[-1], after))
+def _plan_of(schedule: Schedule, chosen: list[int]) -> Plan:
+    """Return the plan by which these occurrences get jobs now."""
+    after = schedule.next_after(chosen[-1])
+    return Plan(chosen, None if after is None else schedule.planted_us(chosen[-1], after))

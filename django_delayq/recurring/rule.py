@@ -18,7 +18,7 @@ from django_delayq.recurring.zones import zone_of
 
 _EVERY, _CRON = re.compile(r"every ([1-9]\d{0,11}) from (\d{1,11})"), re.compile(r"(.*) in (\S+)")
 #: The shortest interval: a dispatcher plants one job of a schedule after the other.
-SHORTEST_US = SECOND_US
+_SHORTEST_US = SECOND_US
 #: Among how many occurrences the shortest distance is searched.
 _LOOKED_AT = 50
 
@@ -35,7 +35,7 @@ class Rule(HasOccurrences, Hashable, Protocol):
 
     @property
     def text(self) -> str:
-        """The rule as it is stored and shown; `read_rule()` returns an equal rule."""
+        """The rule as it is stored; `read_rule()` returns an equal rule."""
 
     @property
     def least_distance_us(self) -> int:
@@ -85,7 +85,7 @@ def make_rule(*, every: Any = None, cron: Any = None, tz: Any = None, start: Any
     if tz is not None:
         raise InvalidSchedule("tz= is for cron=; an interval is the same in every time zone")
     interval_us = duration_us(every, name="every")
-    if interval_us < SHORTEST_US or interval_us % SECOND_US:
+    if interval_us < _SHORTEST_US or interval_us % SECOND_US:
         raise InvalidSchedule(f"every={every!r} must be whole seconds, at least 1")
     return Every(interval_us, 0 if start is None else _whole_second(moment_us(start, name="start")))
 

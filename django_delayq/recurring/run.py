@@ -22,3 +22,8 @@ class Run(NamedTuple):
     outcome: RunOutcome
     #: For how many ms its last attempt ran, within 0.1 %; 0 if it did not begin.
     took_ms: int
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it began: a cancelled one may have been stopped while it ran."""
+        return self.took_ms > 0 or self.outcome in (RunOutcome.DONE, RunOutcome.FAILED)

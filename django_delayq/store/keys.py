@@ -87,7 +87,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "schedules": (
         "hash",
         "id of a recurring schedule -> its state, its outcomes and its definition; the layout is in _schedules.lua; "
-        "goes with delete_schedules",
+        "goes with delete_schedules, or with declare_schedules if it is not declared any more",
     ),
     "next_planting": (
         "zset",

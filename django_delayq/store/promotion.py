@@ -45,7 +45,7 @@ class PromotionResult:
     #: Limits under which parked jobs may begin, at most 100 digests, and queues in which these wait.
     limits_to_let_in: list[bytes]
     parked_in: list[str]
-    #: Recurring schedules whose next jobs are to be planted, at most 250 ids.
+    #: Recurring schedules whose next jobs are to be planted, at most 64 ids.
     schedules: list[bytes]
     #: Expired leases, at most 500. None at first after an outage, during which the leases of living workers expired
     #: too.

@@ -69,7 +69,7 @@ class ExtrasRecord(NamedTuple):
     #: Flag 8, in place of flag 1: the digest of the key whose further calls the job throttles; it holds no key.
     throttle: bytes = b""
     #: Flag 64, in place of flags 1 and 8: the id of its recurring schedule (8 bytes), and the version for which it was
-    #: planted, of 4 bytes; 0: it is run by hand. Scripts add flag 128 when it begins.
+    #: planted, of 4 bytes; 0: it is a job of `run_now()`. Scripts add flag 128 when it begins.
     schedule: bytes = b""
     schedule_version: int = 0
 
@@ -111,7 +111,7 @@ class ScheduleRecord(NamedTuple):
 
     #: Flags: 1 it is paused, 2 it was declared in code, 4 the last dispatcher that planted could not read it.
     flags: int
-    #: What becomes of a job while another one runs: a number of OVERLAPS.
+    #: What becomes of a job while another one runs: a number of `overlap_number()`.
     overlap: int
     #: After how many failures in a row it pauses; 0: never.
     pause_after: int
@@ -127,7 +127,7 @@ class ScheduleRecord(NamedTuple):
     last_end_us: int
     #: The id of its running job, also while it waits for a retry; 12 zero bytes if there is none.
     running: bytes
-    #: The latest first, at most 20 of 3 bytes; `runs` has what they say.
+    #: The latest first, at most 20 of 3 bytes; `runs` reads them.
     outcomes: bytes
     definition: bytes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from django_delayq.clock import Clock
+from django_delayq.clock import SECOND_US, Clock
 from django_delayq.conf.config import Config
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
@@ -104,6 +104,11 @@ class Shard:
     def execute_all(self, commands: Sequence[Sequence[Part]]) -> list[Any]:
         """Run commands in one round trip, not atomically, and return their raw replies. Raises `StoreError`s."""
         return with_store_errors(partial(self.connection_cache.execute_all, *commands), self.client)
+
+    def now_us(self, time: Sequence[bytes]) -> int:
+        """Return the µs since the epoch of a reply to TIME; with a clock of a test, the time of that clock."""
+        given = self.clock.argument()
+        return given if isinstance(given, int) else int(time[0]) * SECOND_US + int(time[1])
 
     def blocking_listener(self) -> BlockingListener:
         """Return a new listener for this shard's notifications, on a connection of its own."""

@@ -20,7 +20,7 @@ from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo
-from django_delayq.store.digests import key_digest, routing_of
+from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.keys import Keys
 from django_delayq.store.operations.operations import Operations
@@ -30,7 +30,7 @@ from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
 from django_delayq.store.records import DeclaredBy
-from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.schedules import Schedules, StoredSchedule, from_text_id
 from django_delayq.store.shard import Shard
 
 
@@ -121,6 +121,20 @@ class Store:
     def schedules(self, shard: int) -> Schedules:
         """Return the API that stores, changes and reads recurring schedules."""
         return Schedules(self._producer_shards[shard])
+
+    def find_schedule(self, text_id: str) -> StoredSchedule | None:
+        """Return the schedule of a `text_id`; None if there is none, or if the text is no id. One round trip."""
+        id, shard = from_text_id(text_id) or (b"", self.config.shards)
+        return self.schedules(shard).find([id])[0] if shard < self.config.shards else None
+
+    def find_schedules(self, tasks: Iterable[str], name: str) -> list[StoredSchedule]:
+        """Return the schedules of these tasks that have a name. One round trip for each shard they may be in."""
+        by_shard: dict[int, list[bytes]] = {}
+        for task in tasks:
+            id = schedule_id(task, name)
+            by_shard.setdefault(shard_of(id, self.config.shards), []).append(id)
+        found = [each for shard, ids in by_shard.items() for each in self.schedules(shard).find(ids)]
+        return [each for each in found if each is not None]
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""

@@ -13,7 +13,7 @@ from django_delayq.clock import duration_us
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.recurring.declaration import Recurring, read_recurring
+from django_delayq.recurring.declaration import SCHEDULE_OPTIONS, Recurring, read_recurring
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments, signature
 from django_delayq.task.options.argument_function import ArgumentFunction, check_argument_function
@@ -30,7 +30,7 @@ _INSTEAD = {
         "it is an option of single jobs: task.using(delay=60).enqueue(…)",
     ),
     **dict.fromkeys(
-        ("start", "end", "jitter", "overlap", "catch_up", "window", "pause_after", "args", "kwargs"),
+        (option for option in SCHEDULE_OPTIONS if option not in ("every", "cron", "tz")),
         "it is an option of a schedule: recurring=[Recurring(…)]",
     ),
     "queue_name": "write queue=",

@@ -143,7 +143,7 @@ class DelayQ:
             for shard in store.shards:
                 declared, schedules = make_declarations(store, shard.index, tasks=names), store.schedules(shard.index)
                 by = DeclaredBy(os.urandom(8), self._clock.now_us, declared.digest)
-                schedules.declare_schedules(
+                schedules.declare_and_cancel(
                     declared.definitions, by=by, kept=declared.kept, after=schedules.declared_by()
                 )
 

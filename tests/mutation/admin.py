@@ -347,10 +347,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '    schedules.cancel_planted([planted or b""])\n    yield planted is not None\n\n\ndef _resume',
     ): (f"{SCHEDULES}/test_actions.py",),
     at(
-        "a page of schedules leaves out the rest of its slice",
+        "a page of schedules leaves out the rest of its batch",
         "admin/schedule_list.py",
-        "next_place = start._replace(skipped=start.skipped + wanted.count)",
-        "next_place = None if at_end else Place(shard, cursor)",
+        "next_position = start._replace(skipped=start.skipped + wanted.count)",
+        "next_position = None if at_end else Position(shard, cursor)",
     ): (f"{SCHEDULES}/test_list.py",),
     at(
         "the calendar counts what has passed",

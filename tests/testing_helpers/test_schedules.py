@@ -154,6 +154,16 @@ def test_schedules_of_several_tasks_are_declared_one_after_the_other(delayq: Del
     assert {job.task for job in delayq.enqueued} == {"shop.report", "shop.count"}
 
 
+def test_a_changed_declaration_replaces_its_waiting_job(delayq: DelayQ, report: Any) -> None:
+    delayq.declare_schedules(report)
+    delayq.run_due()
+    changed = delayed_task(name="shop.report", every=60)(report.func)
+    delayq.declare_schedules(changed)
+    delayq.run_due()
+    delayq.assert_enqueued(changed, due_in=60, count=1)
+    assert len(delayq.enqueued) == 1
+
+
 def test_what_declares_nothing_is_an_error(delayq: DelayQ, registered: Any, report: Any) -> None:
     with pytest.raises(DelayQError, match=r"tasks\.send_reminder declares no recurring schedule"):
         delayq.declare_schedules(report, send_reminder)

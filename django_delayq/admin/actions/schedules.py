@@ -18,7 +18,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import InvalidSchedule, JobRefused
 from django_delayq.job.ids import to_text
 from django_delayq.store.schedules.planting import new_job
-from django_delayq.store.schedules.schedules import StoredSchedule, from_text_id
+from django_delayq.store.schedules.schedules import StoredSchedule
 
 #: Takes the schedule and the valid form; yields what it did in more detail, or True, or False if nothing changed.
 Apply = Callable[[PageContext, StoredSchedule, Any], Iterator[str | bool]]
@@ -151,36 +151,44 @@ def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
 
 def show(page: PageContext) -> HttpResponse:
     """Show the confirm page of the posted action; once confirmed, apply it."""
-    post, name = page.request.POST, page.request.POST["action"]
-    action, stored = SCHEDULE_ACTIONS[name], _posted(page)
+    post = page.request.POST
+    action, stored = SCHEDULE_ACTIONS[post["action"]], page.store.find_schedule(post.get("schedule", ""))
     if stored is None:
         return _gone(page)
     back = _back_url(page, stored)
     if problem := refusal(action, stored):
         messages.warning(page.request, problem)
         return HttpResponseRedirect(back)
-    display_name, confirmed = _name(stored), "confirmed" in post
+    confirmed = "confirmed" in post
     data = post if confirmed else None
     form = ScheduleForm(data, page=page, stored=stored) if action.has_form else ActionForm(data, page=page)
-    if not (confirmed and form.is_valid()):
-        return page.render(
-            "confirm.html",
-            tab="recurring",
-            title=action.confirm_text % display_name,
-            button=gettext("Save") if action.has_form else str(action.label).rstrip("…"),
-            explanation=action.explanation,
-            rows=(),
-            destructive=action.destructive,
-            form=form,
-            fields={
-                "action": name,
-                "schedule": stored.text_id,
-                "confirmed": "yes",
-                **({"list": post["list"]} if "list" in post else {}),
-            },
-            cancel_url=back,
-            zone=str(page.timezone),
-        ).render()
+    if confirmed and form.is_valid():
+        return _apply(page, action, stored, form, back)
+    return page.render(
+        "confirm.html",
+        tab="recurring",
+        title=action.confirm_text % _name(stored),
+        button=gettext("Save") if action.has_form else str(action.label).rstrip("…"),
+        explanation=action.explanation,
+        rows=(),
+        destructive=action.destructive,
+        form=form,
+        fields={
+            "action": post["action"],
+            "schedule": stored.text_id,
+            "confirmed": "yes",
+            **({"list": post["list"]} if "list" in post else {}),
+        },
+        cancel_url=back,
+        zone=str(page.timezone),
+    ).render()
+
+
+def _apply(
+    page: PageContext, action: ScheduleAction, stored: StoredSchedule, form: ActionForm, back: str
+) -> HttpResponse:
+    """Apply a confirmed action, record it, and return to the page that it came from."""
+    name, display_name = page.request.POST["action"], _name(stored)
     done: str | bool = False
     try:
         for each in action.apply(page, stored, form):
@@ -212,14 +220,6 @@ def _name(stored: StoredSchedule) -> str:
         return stored.text_id
     facts = {"name": printable(stored.definition.schedule.name), "task": printable(stored.definition.job.task)}
     return gettext("%(name)s of %(task)s") % facts
-
-
-def _posted(page: PageContext) -> StoredSchedule | None:
-    """Return the schedule that the form names; None if there is none."""
-    place = from_text_id(page.request.POST.get("schedule", ""))
-    if place is None or place[1] >= page.store.config.shards:
-        return None
-    return page.store.schedules(place[1]).find([place[0]])[0]
 
 
 def _back_url(page: PageContext, stored: StoredSchedule) -> str:

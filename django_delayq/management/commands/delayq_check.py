@@ -11,7 +11,7 @@ from django_delayq.clock import estimated_us
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.management.liveness import look
+from django_delayq.management.liveness import check_liveness
 from django_delayq.management.preflight import judge_jobs
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.client.server_info import ServerInfo
@@ -88,7 +88,7 @@ class Command(BaseCommand):
 
 
 def _liveness(store: Store) -> dict[str, Any]:
-    found = look(store)
+    found = check_liveness(store)
     return {"faults": found.faults, "warnings": found.warnings, "wrong": bool(found.faults)}
 
 

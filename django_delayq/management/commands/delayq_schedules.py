@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser, no_translations
@@ -12,10 +13,9 @@ from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.schedules import DisplayedSchedule
 from django_delayq.display.text import printable, span_text
 from django_delayq.exceptions import UnknownSchedule
-from django_delayq.job.ids import shard_of, to_text
 from django_delayq.management.operating import NOT_FOUND, WRONG_OPTIONS, OperatingCommand, iso, to_seconds
 from django_delayq.recurring.run import Run
-from django_delayq.store.digests import schedule_id
+from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
 from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule, from_text_id
 from django_delayq.store.store import Store
@@ -29,8 +29,6 @@ _ACTIONS = {
     "delete": ("delete", "deleted"),
     "run_now": ("run a job of", "enqueued a job of"),
 }
-#: How many of its next jobs the view of one schedule names.
-_NEXT = 10
 
 
 class Command(OperatingCommand):
@@ -92,7 +90,7 @@ class Command(OperatingCommand):
         found: Iterable[StoredSchedule] = rows
         if options["limit"]:
             # Redis keeps them in no order.
-            found = sorted(islice(rows, options["limit"]), key=_order)
+            found = sorted(islice(rows, options["limit"]), key=attrgetter("sort_key"))
         for row in found:
             facts = _facts(DisplayedSchedule(row, now_us))
             if options["json"]:
@@ -107,7 +105,7 @@ class Command(OperatingCommand):
 
     def _change(self, stored: StoredSchedule, action: str, options: dict[str, Any]) -> None:
         (verb, done), handle = _ACTIONS[action], ScheduleHandle(stored, options["backend"])
-        name = f"schedule {_name(stored)}"
+        name = f"schedule {printable(stored.full_name)}"
         if action == "delete" and stored.is_declared:
             text = f"{name.capitalize()} is declared in code: delete it there, or pause it."
             raise CommandError(text, returncode=WRONG_OPTIONS)
@@ -129,38 +127,24 @@ def _find(store: Store, named: list[str]) -> StoredSchedule:
     if len(named) > 2:
         text = "Name one schedule: its task and its name, or its id. Quote a name that has spaces."
         raise CommandError(text, returncode=WRONG_OPTIONS)
-    shards, name = store.config.shards, " ".join(named)
     if len(named) == 1:
-        place = from_text_id(named[0])
-        if place is None:
-            text = f"{named[0]!r:.80} is not the id of a schedule. Give a task and a name, or an id as a list shows it."
+        name = named[0]
+        if from_text_id(name) is None:
+            text = f"{name!r:.80} is not the id of a schedule. Give a task and a name, or an id as a list shows it."
             raise CommandError(text, returncode=WRONG_OPTIONS)
-        places = [place] if place[1] < shards else []
+        found = list(filter(None, [store.find_schedule(name)]))
     else:
         # Its task may be known to other processes alone.
-        tasks = sorted({named[0], *(each for each in registry.names() if each.endswith(f".{named[0]}"))})
-        ids = [schedule_id(task, named[1]) for task in tasks]
-        places = [(id, shard_of(id, shards)) for id in ids]
+        tasks = {named[0], *(each for each in registry.names() if names_match(each, named[0]))}
+        found = store.find_schedules(tasks, named[1])
         name = f"{named[1]!r:.80} of the task {named[0]!r:.200}"
-    found = [stored for id, shard in places for stored in store.schedules(shard).find([id]) if stored is not None]
     if len(found) > 1:
-        text = f"Several tasks end with {named[0]!r:.80} and have this schedule: {', '.join(map(_name, found))}."
+        names = sorted(printable(stored.full_name) for stored in found)
+        text = f"Several tasks end with {named[0]!r:.80} and have this schedule: {', '.join(names)}."
         raise CommandError(text, returncode=WRONG_OPTIONS)
     if not found:
         raise CommandError(f"There is no schedule {name}.", returncode=NOT_FOUND)
     return found[0]
-
-
-def _order(stored: StoredSchedule) -> tuple[str, str]:
-    """Return by what a list is sorted: those that cannot be read come first."""
-    definition = stored.definition
-    return (definition.job.task, definition.schedule.name) if definition else ("", stored.text_id)
-
-
-def _name(stored: StoredSchedule) -> str:
-    if stored.definition is None:
-        return stored.text_id
-    return printable(f"{stored.definition.schedule.name!r} of {stored.definition.job.task}")
 
 
 def _facts(shown: DisplayedSchedule) -> dict[str, Any]:
@@ -181,8 +165,8 @@ def _facts(shown: DisplayedSchedule) -> dict[str, Any]:
         "failures": record.failures,
         "last": _run_facts(stored.runs[0]) if stored.runs else None,
         "last_ended": iso(record.last_end_us) if record.last_end_us else None,
-        "job": to_text(stored.planted, stored.shard) if stored.planted else None,
-        "running": to_text(stored.running, stored.shard) if stored.running else None,
+        "job": stored.waiting_id,
+        "running": stored.running_id,
     }
 
 
@@ -201,13 +185,13 @@ def _details(shown: DisplayedSchedule, store: Store) -> dict[str, Any]:
             "end": iso(schedule.end_us),
             "queue": job.queue,
             "call": DisplayedArguments.of(job, store.config.admin.redact).line(),
-            "upcoming": [iso(us) for us in shown.next_due(_NEXT)],
+            "upcoming": [iso(us) for us in shown.upcoming],
         }
     return facts | {"runs": [_run_facts(run) for run in shown.stored.runs]}
 
 
 def _run_facts(run: Run) -> dict[str, Any]:
-    return {"outcome": run.outcome.name.lower(), "took": run.took_ms / 1_000}
+    return {"outcome": run.outcome.name.lower(), "took": run.took_ms / 1_000 if run.has_begun else None}
 
 
 def _line(facts: dict[str, Any]) -> str:
@@ -220,8 +204,7 @@ def _line(facts: dict[str, Any]) -> str:
 
 
 def _run_text(run: dict[str, Any]) -> str:
-    took = f" in {span_text(round(run['took'] * SECOND_US))}" if run["outcome"] in ("done", "failed") else ""
-    return f"{run['outcome']}{took}"
+    return run["outcome"] if run["took"] is None else f"{run['outcome']} in {span_text(round(run['took'] * SECOND_US))}"
 
 
 def _detail_lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -8,13 +8,14 @@
 -- Times are whole seconds: all occurrences are, so none lies between a moment and its second. A record is kept for each of
 -- maybe a million schedules, of which few run.
 -- A job names its schedule and the version for which it was planted. After a change no job of an earlier version begins.
--- Version 0: a person runs the job by hand, so only a running job keeps it from beginning.
+-- Version 0: it is a job of `run_now()`, so only a running job keeps it from beginning.
+
 -- Before the id of a schedule in place of a limit's id: the jobs that wait until its running job has ended.
 local SCHEDULE_LIMIT = 'plan'
 local SCHEDULE_HEAD, SCHEDULE_HEAD_SIZE, NO_JOB = '>BBBBI4I5c12I5I5B', 36, string.rep('\0', 12)
 -- Flags of a record. The last one is known here alone.
 local IS_PAUSED, IS_DECLARED, IS_UNREADABLE, HAS_RUNNING = 1, 2, 4, 8
--- What becomes of a job while another one runs, as in OVERLAPS of store/records.py.
+-- What becomes of a job while another one runs, as in overlap_number() of store/schedules/schedules.py.
 local SKIPS, WAITS, ALL_WAIT, STOPS = 0, 1, 2, 3
 -- Outcomes, as in RunOutcome of recurring/run.py.
 local RUN_DONE, RUN_FAILED, RUN_CANCELLED = '\1', '\2', '\3'

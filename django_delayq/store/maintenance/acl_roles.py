@@ -62,7 +62,7 @@ PRODUCER = AclRole(
 DISPATCHER = AclRole(
     name="dispatcher",
     scripts=("promote", "let_in", "plant", "declare_schedules", "cancel", "reclaim", "report", "set_limits"),
-    plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", "ZSCORE", *_SHARDS),
+    plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
 #: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher

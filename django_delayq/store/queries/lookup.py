@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US
 from django_delayq.job.body.codec import SIGNATURE, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
@@ -74,11 +73,10 @@ class Lookup:
         keys = self._shard.keys
         commands: list[list[Part]] = [["HGET", keys("unique_keys"), digest], ["HGET", keys("throttles"), digest]]
         commands += [["ZSCORE", keys("throttle_ends"), digest], ["TIME"]]
-        member, first, ends, (seconds, us) = self._shard.execute_all(commands)
+        member, first, ends, time = self._shard.execute_all(commands)
         if member:
             return bytes(member[:12])
-        given = self._shard.clock.argument()
-        now_us = given if isinstance(given, int) else int(seconds) * SECOND_US + int(us)
+        now_us = self._shard.now_us(time)
         is_open = first and ends and float(ends) > now_us
         return first if is_open and self.find(first).state is not State.GONE else None
 

@@ -1,4 +1,4 @@
-"""Planting: enqueue the next jobs of recurring schedules. Called by the dispatcher."""
+"""Planting: the jobs of recurring schedules. A dispatcher enqueues the next ones; a person may run one more."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,14 @@ _PLANTED_FLAGS = _FLAGS | Flag.DELAYED
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class Planned:
     """A schedule as it was read, the plan for it, and the jobs of its occurrences."""
 
     schedule: StoredSchedule
     #: None: this process cannot read the schedule, or cannot make its jobs.
     plan: Plan | None
     jobs: Sequence[UnsentJob] = ()
-    #: When a dispatcher looks again at a schedule without a plan, µs since the epoch.
+    #: Without a plan: when a dispatcher looks at the schedule again, µs since the epoch.
     look_again_us: int = 0
 
 
@@ -51,39 +51,39 @@ class Planting:
             if schedule := read_schedule(self._shard, id, stored):
                 yield schedule
             else:
-                # Edited manually: without an end, they would be read at each promotion.
+                # Redis was edited manually. If the entry stayed, each promotion would read it.
                 self._shard.execute("ZREM", self._shard.keys("next_planting"), id)
 
     # Errors of the client have bodies in their frames.
     @sensitive_variables()
-    def plant(self, planted: Sequence[Planted]) -> list[bool]:
+    def plant(self, planned: Sequence[Planned]) -> list[bool]:
         """Enqueue the planned jobs of each schedule that has not changed since; return for each whether it had not.
 
         Atomic, one round trip, O(log n) a job; up to 250 jobs in all.
         """
-        queues = dict.fromkeys(item.job.queue for each in planted for item in each.jobs)
+        queues = dict.fromkeys(item.job.queue for each in planned for item in each.jobs)
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
         firsts, count = [], 0
-        for each in planted:
+        for each in planned:
             firsts.append(count)
             count += self._add(args, each, numbers)
         more_keys = [key for queue in queues for key in self._shard.keys.of_queue(queue)]
         replies = self._shard.run(_PLANT, args, more_keys=more_keys)
         return [bool(replies[first]) for first in firsts]
 
-    def _add(self, args: list[Part], planted: Planted, numbers: dict[str, int]) -> int:
+    def _add(self, args: list[Part], planned: Planned, numbers: dict[str, int]) -> int:
         """Append the arguments of a schedule; return how many jobs of the script they are."""
-        schedule, plan, record = planted.schedule, planted.plan, planted.schedule.record
+        schedule, plan, record = planned.schedule, planned.plan, planned.schedule.record
         last_us, flags = record.occurrence_us, record.flags & ~UNREADABLE
         if plan is None:
-            args += (schedule.id, record.version, last_us, flags | UNREADABLE, planted.look_again_us, "")
+            args += (schedule.id, record.version, last_us, flags | UNREADABLE, planned.look_again_us, "")
             return 1
         next_us = plan.next_planting_us
         if not plan.occurrences:
             args += (schedule.id, record.version, last_us, flags, "" if next_us is None else next_us, "")
             return 1
-        for occurrence_us, item in zip(plan.occurrences, planted.jobs, strict=True):
+        for occurrence_us, item in zip(plan.occurrences, planned.jobs, strict=True):
             due, body = self._enqueue.due_and_body(item, None)
             extras = self._enqueue.extras(item)._replace(schedule_version=record.version)
             args += (schedule.id, record.version, last_us, flags, "" if next_us is None else next_us, occurrence_us)
@@ -93,7 +93,7 @@ class Planting:
 
 
 def new_job(definition: Definition, occurrence_us: int | None) -> UnsentJob:
-    """Return the job of an occurrence, or the job that a person runs by hand now."""
+    """Return the job of an occurrence; None: that of `run_now()`, which has no occurrence and is due at once."""
     schedule, expiry, due_us = definition.schedule, definition.job.expiry, None
     if occurrence_us is not None:
         due_us = schedule.due_us(occurrence_us)

@@ -6,7 +6,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from django_delayq.clock import SECOND_US, estimated_us
+from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.job.ids import to_text
 from django_delayq.job.value import fast_dataclass
@@ -27,7 +27,7 @@ BATCH = 250
 #: Flags of a record.
 PAUSED, DECLARED, UNREADABLE = 1, 2, 4
 _NO_JOB = bytes(12)
-#: Most µs since a living dispatcher was seen: it promotes every few seconds, and reports every 15 s.
+#: Most µs since a dispatcher was seen that is alive: it promotes every few seconds, and reports every 15 s.
 _SILENT_US = 60 * SECOND_US
 _TEXT_ID = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,3})")
 
@@ -61,6 +61,18 @@ class StoredSchedule:
     def text_id(self) -> str:
         """Its id as people see it: 16 hexadecimal digits, a hyphen, the shard."""
         return to_text(self.id, self.shard)
+
+    @property
+    def full_name(self) -> str:
+        """Its name and its task, for messages; its id if this process cannot read it."""
+        found = self.definition
+        return f"{found.schedule.name!r} of {found.job.task}" if found else self.text_id
+
+    @property
+    def sort_key(self) -> tuple[str, str, bytes]:
+        """The order of lists: by task and name; those that this process cannot read come first."""
+        found = self.definition
+        return (found.job.task, found.schedule.name, self.id) if found else ("", "", self.id)
 
     def state(self, now_us: int) -> ScheduleState:
         """Return what it does now (µs since the epoch). A paused one may have a running job, too."""
@@ -105,9 +117,19 @@ class StoredSchedule:
         return None if self.record.planted == _NO_JOB else self.record.planted
 
     @property
+    def waiting_id(self) -> str | None:
+        """That id as people see it."""
+        return None if self.planted is None else to_text(self.planted, self.shard)
+
+    @property
     def running(self) -> bytes | None:
         """The id of its running job, also while that waits for a retry; None if there is none."""
         return None if self.record.running == _NO_JOB else self.record.running
+
+    @property
+    def running_id(self) -> str | None:
+        """That id as people see it."""
+        return None if self.running is None else to_text(self.running, self.shard)
 
     @property
     def runs(self) -> list[Run]:
@@ -122,11 +144,11 @@ def from_text_id(text: str) -> tuple[bytes, int] | None:
     return (bytes.fromhex(found[1]), int(found[2])) if found else None
 
 
-class ScheduleSlice(NamedTuple):
+class ScheduleBatch(NamedTuple):
     """Some of the schedules of a shard, in no order."""
 
     schedules: list[StoredSchedule]
-    #: Where the next slice begins; None: this is the last one.
+    #: Where the next batch begins; None: this is the last one.
     next_cursor: int | None
     #: How many more are damaged, and left out.
     damaged: int
@@ -167,10 +189,11 @@ class Schedules:
         key = self._shard.keys("declared_by")
         return DeclaredBy.unpack(self._shard.execute("GETRANGE", key, 0, DeclaredBy.SIZE - 1))
 
-    def is_alive(self, process: bytes) -> bool:
+    def is_dispatcher_alive(self, process: bytes) -> bool:
         """Return whether a dispatcher was seen within the last minute. One round trip."""
-        seen = self._shard.execute("ZSCORE", self._shard.keys("dispatchers"), process)
-        return seen is not None and estimated_us(self._shard.clock) - float(seen) < _SILENT_US
+        # By Redis's clock: a host whose own clock is ahead would take every dispatcher for gone.
+        seen, time = self._shard.execute_all([["ZSCORE", self._shard.keys("dispatchers"), process], ["TIME"]])
+        return seen is not None and self._shard.now_us(time) - float(seen) < _SILENT_US
 
     def _arguments(self, definitions: Sequence[Definition]) -> list[Part]:
         """Return the arguments of a script for schedules to store."""
@@ -201,21 +224,26 @@ class Schedules:
 
     def scan(self) -> Iterator[StoredSchedule]:
         """Yield all of them in no order, in round trips of some hundred. One that changes meanwhile may come twice."""
+        for batch in self.batches(count=500):
+            yield from batch.schedules
+
+    def batches(self, *, count: int) -> Iterator[ScheduleBatch]:
+        """Yield all of them in batches of about `count`, one round trip each."""
         cursor: int | None = 0
         while cursor is not None:
-            found = self.slice(cursor, count=500)
-            yield from found.schedules
-            cursor = found.next_cursor
+            batch = self.scan_batch(cursor, count=count)
+            yield batch
+            cursor = batch.next_cursor
 
-    def slice(self, cursor: int = 0, *, count: int) -> ScheduleSlice:
-        """Return about `count` schedules, from the beginning or from where another slice ended.
+    def scan_batch(self, cursor: int = 0, *, count: int) -> ScheduleBatch:
+        """Return about `count` schedules, from the beginning or from the `next_cursor` of the last batch.
 
-        One round trip, O(count). All slices together have each schedule that is there meanwhile, some of them twice.
+        One round trip, O(count). All batches together have each schedule that exists meanwhile, some of them twice.
         """
         end, found = self._shard.execute("HSCAN", self._shard.keys("schedules"), cursor, "COUNT", count)
         read = [read_schedule(self._shard, id, stored) for id, stored in zip(found[::2], found[1::2], strict=True)]
         whole = [schedule for schedule in read if schedule is not None]
-        return ScheduleSlice(whole, int(end) or None, len(read) - len(whole))
+        return ScheduleBatch(whole, int(end) or None, len(read) - len(whole))
 
     def pause_schedule(self, id: bytes) -> bytes | None:
         """Pause a schedule; return the id of the waiting job to cancel, b"" for none, None if it was paused already.
@@ -261,6 +289,14 @@ class Schedules:
         replies = self.delete_schedules(ids)
         self.cancel_planted([reply or b"" for reply in replies])
         return sum(reply is not None for reply in replies)
+
+    def declare_and_cancel(
+        self, definitions: Sequence[Definition], *, by: DeclaredBy, kept: Sequence[bytes], after: DeclaredBy | None
+    ) -> bool:
+        """Do what `declare_schedules()` does, then cancel the waiting jobs. Returns False if others declared since."""
+        to_cancel = self.declare_schedules(definitions, by=by, kept=kept, after=after)
+        self.cancel_planted(to_cancel or [])
+        return to_cancel is not None
 
     def cancel_planted(self, raw_ids: Sequence[bytes]) -> None:
         """Cancel waiting jobs of an earlier version of their schedules; b"" is none.

@@ -1,4 +1,4 @@
-"""Celery beat: copies what the tables of django-celery-beat say to recurring schedules of tasks of this package.
+"""Celery beat: copies the tables of django-celery-beat to recurring schedules of tasks of this package.
 
 The tables are read by the models of that package, which stays installed until the copy is made. Nothing is written to
 them.
@@ -22,7 +22,7 @@ from django_delayq.task import outbox, registry
 from django_delayq.task.task import Task
 
 _APP = "django_celery_beat"
-#: The tables that say when; a row of PeriodicTask names one of them.
+#: The tables of rules; a row of PeriodicTask names a row of one of them.
 _KINDS = ("interval", "crontab", "solar", "clocked")
 #: Options of a row for the message that beat sends, which have no counterpart or another meaning here.
 _OPTIONS = ("priority", "exchange", "routing_key")
@@ -178,7 +178,7 @@ def _plain(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _times(row: Any) -> dict[str, Any]:
-    """Return the options of a schedule that say when its jobs run."""
+    """Return the options of a schedule for the times of its jobs."""
     options: dict[str, Any] = {"start": row.start_time and _aware(row.start_time)}
     if row.interval:
         options["every"] = timedelta(**{row.interval.period: row.interval.every})

@@ -22,7 +22,7 @@ class Declarations:
     """What the code of this process declares for one shard."""
 
     definitions: Sequence[Definition]
-    #: Ids of the schedules that it declares, but cannot make.
+    #: Ids of the schedules that stay as they are: it cannot make them, or they are not of the chosen tasks.
     kept: Sequence[bytes]
     #: Equal for equal declarations, 16 bytes.
     digest: bytes
@@ -62,10 +62,9 @@ def has_ended(recurring: Recurring, *, now_us: int) -> bool:
 
 
 def make_declarations(store: Store, shard: int, *, tasks: Collection[str] = ()) -> Declarations:
-    """Return what is declared for a shard. One that cannot be made is logged, and hurts no other.
+    """Return what is declared for a shard. A schedule that cannot be made is logged, and hurts no other.
 
-    One whose end has passed is not declared any more. `tasks`: the schedules of all others stay as they are; by
-    default of none.
+    One whose end has passed is not declared any more. With `tasks`, the schedules of other tasks stay as they are.
     """
     definitions, kept = list[Definition](), list[bytes]()
     now_us = estimated_us(runtime.current().clock)

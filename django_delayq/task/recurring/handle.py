@@ -11,7 +11,6 @@ from typing import NamedTuple
 from django_delayq import runtime
 from django_delayq.clock import estimated_us, moment
 from django_delayq.exceptions import UnknownSchedule
-from django_delayq.job.ids import to_text
 from django_delayq.recurring.rule import occurrences
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
@@ -34,8 +33,8 @@ class ScheduledRun(NamedTuple):
 class ScheduleHandle:
     """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again.
 
-    If this process cannot read its definition, `fault` says why. It can be paused, resumed and deleted nevertheless,
-    and set again; the rest raises `InvalidSchedule`.
+    If this process cannot read its definition, `fault` is the reason. It can be paused, resumed and deleted
+    nevertheless, and set again; the rest raises `InvalidSchedule`.
     """
 
     _stored: StoredSchedule
@@ -53,9 +52,8 @@ class ScheduleHandle:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        found = self._stored.definition
-        words = f"{found.schedule.name!r} of {found.job.task}" if found else f"{self._stored.id.hex()} unreadable"
-        return f"<ScheduleHandle {words}{', paused' if self.is_paused else ''}>"
+        unreadable = "" if self._stored.definition else " unreadable"
+        return f"<ScheduleHandle {self._stored.full_name}{unreadable}{', paused' if self.is_paused else ''}>"
 
     @property
     def name(self) -> str:
@@ -79,7 +77,7 @@ class ScheduleHandle:
 
     @property
     def is_declared(self) -> bool:
-        """Whether it is declared in code, so that the next start of a dispatcher replaces a change."""
+        """Whether it is declared in code, so that `set()` and `delete()` refuse it."""
         return self._stored.is_declared
 
     @property
@@ -108,14 +106,12 @@ class ScheduleHandle:
     @property
     def job_id(self) -> str | None:
         """The id of the job that waits for the next occurrence; None if none is planted."""
-        planted = self._stored.planted
-        return None if planted is None else to_text(planted, self._stored.shard)
+        return self._stored.waiting_id
 
     @property
     def running_id(self) -> str | None:
         """The id of its running job, also while that waits for a retry; None if none runs."""
-        running = self._stored.running
-        return None if running is None else to_text(running, self._stored.shard)
+        return self._stored.running_id
 
     def next(self, count: int = 1) -> list[datetime]:
         """Return its next occurrences, in its time zone and without jitter; fewer if it ends. No round trip."""
@@ -212,9 +208,7 @@ class ScheduleHandle:
         return self._stored.definition
 
     def _unknown(self) -> UnknownSchedule:
-        found = self._stored.definition
-        words = f"{found.schedule.name!r} of {found.job.task}" if found else self._stored.id.hex()
-        return UnknownSchedule(f"the schedule {words} was deleted")
+        return UnknownSchedule(f"the schedule {self._stored.full_name} was deleted")
 
 
 def _unless_deleted(change: Callable[[], object]) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from inspect import signature
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from django_delayq.conf.settings import default_time_zone, get_config
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import DelayQError, InvalidSchedule, StoreError, UnknownSchedule
 from django_delayq.job.ids import shard_of
-from django_delayq.recurring.declaration import Recurring
+from django_delayq.recurring.declaration import SCHEDULE_OPTIONS, Recurring
 from django_delayq.recurring.schedule import CatchUp, Overlap, check_schedule_name, make_schedule
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.digests import schedule_id
@@ -32,7 +31,7 @@ from django_delayq.task.recurring.handle import ScheduleHandle
 
 T = TypeVar("T")
 #: Options of `set()` that become the rule and the bounds of a schedule.
-_OPTIONS = frozenset(signature(make_schedule).parameters) - {"name", "now_us"}
+_OPTIONS = frozenset(SCHEDULE_OPTIONS) - {"args", "kwargs"}
 
 
 @dataclass(frozen=True)

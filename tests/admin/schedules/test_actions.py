@@ -166,7 +166,7 @@ def test_one_that_is_deleted_between_the_confirmation_and_the_change(
     asked = press(browser, text_id, "pause_schedule")
     schedules, found = schedules_of(stock), stored(stock, text_id)
     schedules.delete_schedules([found.id])
-    monkeypatch.setattr("django_delayq.admin.actions.schedules._posted", lambda page: found)
+    monkeypatch.setattr("django_delayq.store.store.Store.find_schedule", lambda store, text_id: found)
     assert "It is not there any more. Nothing was done." in result(browser, confirm(browser, asked))
 
 

@@ -402,7 +402,7 @@ def declare_schedules(role: ShardApis, every: ShardApis) -> Any:
     made = definition(role)
     assert schedules.declare_schedules([made], by=by, kept=[], after=schedules.declared_by()) == []
     assert Planter(every.shard).plant([made.id], now_us=role.clock.now_us)
-    assert not schedules.is_alive(by.process)
+    assert not schedules.is_dispatcher_alive(by.process)
     [job] = schedules.declare_schedules([], by=by, kept=[], after=by) or []
     schedules.cancel_planted([job])
     return Schedules(every.shard).count()

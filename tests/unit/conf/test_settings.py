@@ -15,9 +15,9 @@ from django_delayq import checks
 from django_delayq.clock import DAY_US
 from django_delayq.conf import settings as conf
 from django_delayq.conf.config import AdminConfig, Config
+from django_delayq.conf.declared_schedules import DeclaredSchedule
 from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.conf.queue_options import NO_OPTIONS, QueueOptions
-from django_delayq.conf.recurring_tasks import RecurringTask
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.settings import drop_config, get_config, on_config_dropped, read_config
 from django_delayq.conf.validators import check_name
@@ -101,7 +101,7 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         (
             "RECURRING",
             {"a": {"task": "shop.report", "every": 60, "args": [1]}},
-            {"a": RecurringTask(task="shop.report", recurring=Recurring("a", every=60, args=[1]))},
+            {"a": DeclaredSchedule(task="shop.report", recurring=Recurring("a", every=60, args=[1]))},
         ),
         ("ADMIN", {"READ_ONLY": True, "VIEW_PERMISSION": "a.b"}, AdminConfig(read_only=True, view_permission="a.b")),
         ("ADMIN", {"REDACT": "iban"}, AdminConfig(redact=re.compile("iban", re.IGNORECASE))),

@@ -14,11 +14,11 @@ from django_delayq.admin.page import PageContext
 from django_delayq.recurring.forecast import count_by_hour
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import Schedule
-from django_delayq.store.schedules.schedules import ScheduleSlice, ScheduleState, StoredSchedule
+from django_delayq.store.schedules.schedules import ScheduleBatch, ScheduleState, StoredSchedule
 
 HOURS = 7 * 24
 #: Most schedules that are read, and how many in a round trip. The time for it is that for counting jobs.
-_READ, _SLICE = 10_000, 1_000
+_READ, _BATCH = 10_000, 1_000
 #: A schedule's rule, start and end: those with equal ones have equal occurrences.
 _Occurrences = tuple[str, int | None, int | None]
 
@@ -89,9 +89,9 @@ def week_load(page: PageContext, first_us: int) -> WeekLoad:
     week, until = WeekLoad(total=page.snapshot.schedules), monotonic() + runtime.current().bounds.count_seconds
     groups = defaultdict[_Occurrences, dict[str, _Group]](lambda: defaultdict(_Group))
     counts: dict[_Occurrences, list[int]] = {}
-    for part in _slices(page):
-        week.looked_at += part.damaged
-        for stored in part.schedules:
+    for batch in _batches(page):
+        week.looked_at += batch.damaged
+        for stored in batch.schedules:
             week.looked_at += 1
             if schedule := _plants(stored, week, page.now_us):
                 key = schedule.rule.text, schedule.start_us, schedule.end_us
@@ -113,13 +113,9 @@ def week_load(page: PageContext, first_us: int) -> WeekLoad:
     return week
 
 
-def _slices(page: PageContext) -> Iterator[ScheduleSlice]:
+def _batches(page: PageContext) -> Iterator[ScheduleBatch]:
     for shard in range(page.store.config.shards):
-        cursor: int | None = 0
-        while cursor is not None:
-            found = page.store.schedules(shard).slice(cursor, count=_SLICE)
-            yield found
-            cursor = found.next_cursor
+        yield from page.store.schedules(shard).batches(count=_BATCH)
 
 
 def _plants(stored: StoredSchedule, week: WeekLoad, now_us: int) -> Schedule | None:

@@ -8,7 +8,6 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.page import PageContext
 from django_delayq.display.schedules import DisplayedSchedule
 from django_delayq.display.text import printable, short
-from django_delayq.job.ids import to_text
 from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.run import Run, RunOutcome
 from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
@@ -49,8 +48,7 @@ class RunRow:
     @property
     def took_us(self) -> int | None:
         """How long it ran; None if it did not begin."""
-        is_known = self.run.took_ms or self.run.outcome in (RunOutcome.DONE, RunOutcome.FAILED)
-        return self.run.took_ms * 1_000 if is_known else None
+        return self.run.took_ms * 1_000 if self.run.has_begun else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class ScheduleRow(DisplayedSchedule):
 
     @property
     def zone(self) -> str:
-        """The time zone of these."""
+        """The time zone of its cron fields; empty if it has an interval."""
         return self.schedule.zone.key if self.schedule and self.schedule.zone else ""
 
     @property
@@ -120,13 +118,3 @@ class ScheduleRow(DisplayedSchedule):
     def last_end_us(self) -> int | None:
         """When that job ended."""
         return self.stored.record.last_end_us or None
-
-    @property
-    def waiting_id(self) -> str:
-        """The id of its waiting job; empty if there is none."""
-        return to_text(self.stored.planted, self.stored.shard) if self.stored.planted else ""
-
-    @property
-    def running_id(self) -> str:
-        """The id of its running job; empty if there is none."""
-        return to_text(self.stored.running, self.stored.shard) if self.stored.running else ""

@@ -19,9 +19,6 @@ from django_delayq.display.text import printable, span_text
 from django_delayq.store.schedules.schedules import StoredSchedule, from_text_id
 from django_delayq.task import registry
 
-#: How many of its next jobs the page names.
-_NEXT = 10
-
 
 class ScheduleDetail(JobContents):
     """One schedule as its page shows it, with the contents of its jobs."""
@@ -54,13 +51,8 @@ class ScheduleDetail(JobContents):
         return printable(self.job.queue) if self.job else ""
 
     @property
-    def next_due(self) -> list[int]:
-        """When its next jobs are due."""
-        return self.row.next_due(_NEXT)
-
-    @property
     def properties(self) -> list[tuple[str, str]]:
-        """What the schedule says beside its rule: (name, text)."""
+        """The options of the schedule beside its rule: (name, text)."""
         schedule, zone = self.row.schedule, self._page.timezone
         if schedule is None:
             return []
@@ -88,13 +80,12 @@ class ScheduleDetail(JobContents):
 
 def show(page: PageContext, text_id: str) -> HttpResponse:
     """Show the schedule; two round trips. A POST reveals hidden values and is recorded in the audit log."""
-    place, reveal = from_text_id(text_id), page.request.method == "POST"
+    reveal = page.request.method == "POST"
     if reveal and not page.may_reveal:
         raise PermissionDenied
-    stored = None
-    if place is not None and place[1] < page.store.config.shards:
-        [stored] = page.store.schedules(place[1]).find([place[0]])
-    entries = audit_log.about(text_id)[: audit_log.SHOWN] if place is not None else []
+    stored = page.store.find_schedule(text_id)
+    # Other texts are ids of jobs and queues, whose entries have their own pages.
+    entries = audit_log.about(text_id)[: audit_log.SHOWN] if from_text_id(text_id) else []
     if stored is None:
         title = _("No such recurring schedule")
         return page.render(

@@ -1,6 +1,7 @@
 """Declarations: the schedules of the code of the process that started last are stored, as long as one like it lives."""
 
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -125,6 +126,17 @@ def test_a_living_process_stands_for_one_of_equal_code_that_is_gone() -> None:
     first, second = Process().start(), Process().start()
     first.end()
     second.look()
+    old.look()
+    assert names() == ["new"]
+
+
+def test_a_host_whose_clock_is_ahead_knows_that_the_new_dispatcher_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(recurring=[Recurring("old", every=60)])
+    old = Process().start()
+    declare(recurring=[Recurring("new", every=60)])
+    Process().start()
+    two_minutes_ahead = time.time_ns() + 120 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: two_minutes_ahead)
     old.look()
     assert names() == ["new"]
 

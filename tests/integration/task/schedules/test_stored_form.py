@@ -139,7 +139,7 @@ def test_a_rule_of_a_later_release_pauses_its_schedule_alone(delayq: DelayQ, cap
     assert len(lines) == 1 and "this release cannot read the rule 'lunar 3'" in lines[0]
     handle = found("later")
     assert handle.fault and "lunar 3" in handle.fault and handle._stored.is_unreadable
-    assert repr(handle) == f"<ScheduleHandle {handle._stored.id.hex()} unreadable>"
+    assert repr(handle) == f"<ScheduleHandle {handle._stored.text_id} unreadable>"
     for read in (lambda: handle.name, lambda: handle.task, handle.next, handle.run_now):
         with pytest.raises(InvalidSchedule, match="lunar 3"):
             read()
