@@ -1,4 +1,4 @@
-"""Planted bugs of the admin and of the commands on jobs, each with the tests of which at least one must fail."""
+"""Planned bugs of the admin and of the commands on jobs, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations.mutation import Mutation
 

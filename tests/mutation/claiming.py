@@ -1,4 +1,4 @@
-"""Planted bugs of which jobs a worker claims: those that are set aside, and those of weighted queues.
+"""Planned bugs of which jobs a worker claims: those that are set aside, and those of weighted queues.
 
 Each has the tests of which at least one must fail.
 """

@@ -1,4 +1,4 @@
-"""Planted bugs of the core, each with the tests of which at least one must fail.
+"""Planned bugs of the core, each with the tests of which at least one must fail.
 
 They are bugs of Python code, and of conditions that no walk of the state machine reaches.
 """

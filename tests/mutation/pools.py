@@ -1,4 +1,4 @@
-"""Planted bugs of the pools, each with the tests of which at least one must fail."""
+"""Planned bugs of the pools, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations.mutation import Mutation
 

@@ -1,4 +1,4 @@
-"""Planted bugs of queues and of batches of jobs, each with the tests of which at least one must fail."""
+"""Planned bugs of queues and of batches of jobs, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations.mutation import EXCHANGE, PRELUDE, PROMOTE, QUEUES, Mutation
 

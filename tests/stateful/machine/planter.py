@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from django_delayq.dispatcher.planter import Planter
 from django_delayq.job.job import Expiry, Flag, Occurrence
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.schedules.planting import Planted
+from django_delayq.store.schedules.planting import Planned
 from django_delayq.store.schedules.schedules import StoredSchedule
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ class DrivenPlanter(Planter):
     def __init__(self, world: "World") -> None:
         super().__init__(world.shard)
         self.world, self.waits = world, False
-        self.planned: list[Planted] = []
+        self.planned: list[Planned] = []
         #: All that it ever sent: a copy may arrive late.
-        self.sent: list[list[Planted]] = []
+        self.sent: list[list[Planned]] = []
 
     def plant(self, ids: Sequence[bytes], *, now_us: int) -> int:
         """Plan, and store what is planned."""
@@ -41,7 +41,7 @@ class DrivenPlanter(Planter):
             self.send(planned)
         return len(planned)
 
-    def send(self, planned: Sequence[Planted]) -> None:
+    def send(self, planned: Sequence[Planned]) -> None:
         """Plant, and compare with the model."""
         expected = [self._plant_in_model(each) for each in planned]
         assert self._planting.plant(planned) == expected
@@ -49,9 +49,9 @@ class DrivenPlanter(Planter):
     def as_unreadable(self) -> None:
         """Let what was planned be that of a dispatcher which cannot read the schedules."""
         later_us = self.world.model.now + LOOK_AGAIN_US
-        self.planned = [Planted(each.schedule, None, look_again_us=later_us) for each in self.planned]
+        self.planned = [Planned(each.schedule, None, look_again_us=later_us) for each in self.planned]
 
-    def _plant_in_model(self, planted: Planted) -> bool:
+    def _plant_in_model(self, planted: Planned) -> bool:
         record, plan = planted.schedule.record, planted.plan
         return self.world.model.plant(
             planted.schedule.id,
@@ -61,7 +61,7 @@ class DrivenPlanter(Planter):
             is_unreadable=plan is None,
         )
 
-    def _planned(self, schedule: StoredSchedule) -> Planted:
+    def _planned(self, schedule: StoredSchedule) -> Planned:
         model = self.world.model
         planned = self._plan(schedule, now_us=model.now)
         assert planned.plan is not None

@@ -1,1 +1,1 @@
-"""Planted bugs of transitions: the state machine must catch each of them."""
+"""Planned bugs of transitions: the state machine must catch each of them."""

@@ -1,4 +1,4 @@
-"""Planted bugs that every run of the tests tries: one for each promise of the engine."""
+"""Planned bugs that every run of the tests tries: one for each promise of the engine."""
 
 from tests.stateful.mutations.mutation import EXCHANGE, PLACES, PROMOTE, RECLAIM, REQUEUE, Mutation
 

@@ -1,4 +1,4 @@
-"""Planted bugs of limits that the state machine must catch with jobs that have limits; see `mutation.py`."""
+"""Planned bugs of limits that the state machine must catch with jobs that have limits; see `mutation.py`."""
 
 from tests.stateful.mutations.mutation import EXCHANGE, PARKING, PLACES, PROMOTE, RECLAIM, Mutation
 

@@ -1,4 +1,4 @@
-"""Planted bugs of tenants and turns that the state machine must catch; see `mutation.py`."""
+"""Planned bugs of tenants and turns that the state machine must catch; see `mutation.py`."""
 
 from tests.stateful.mutations.mutation import CANDIDATES, EXCHANGE, PLACES, PROMOTE, RECLAIM, REPLACE, Mutation
 

@@ -1,4 +1,4 @@
-"""Planted bugs of throttled jobs that the state machine must catch; see `mutation.py`."""
+"""Planned bugs of throttled jobs that the state machine must catch; see `mutation.py`."""
 
 from tests.stateful.mutations.mutation import ENQUEUE, PROMOTE, Mutation
 
