@@ -24,6 +24,7 @@ from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.schedules.schedules import Schedules
 from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
@@ -212,6 +213,7 @@ def _schedule(apis: ShardApis) -> None:
     assert schedules.delete_and_cancel([kept]) == 1
     schedules.set_and_cancel([made[0]])
     by = DeclaredBy(os.urandom(8), now_us, os.urandom(16))
-    assert schedules.declare_schedules([made[1]], by=by, kept=[], after=None) == []
-    assert schedules.declare_and_cancel([], by=by, kept=[], after=schedules.declared_by())
-    assert not schedules.is_dispatcher_alive(by.process)
+    declarations = ScheduleDeclarations(apis.shard)
+    assert declarations.declare_schedules([made[1]], by=by, kept=[], after=None) == []
+    assert declarations.declare_and_cancel([], by=by, kept=[], after=declarations.declared_by())
+    assert not declarations.is_dispatcher_alive(by.process)

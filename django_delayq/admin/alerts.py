@@ -11,7 +11,7 @@ from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.schedules.schedules import ScheduleState
+from django_delayq.store.schedules.stored_schedule import ScheduleState
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import duration_text, grouped
 

@@ -19,7 +19,7 @@ from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
-from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
+from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 from django_delayq.task import registry
 
 #: About how many schedules a page without a filter reads. Most projects have fewer, so that the list is sorted.

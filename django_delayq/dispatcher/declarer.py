@@ -11,7 +11,7 @@ from time import monotonic, time_ns
 from django_delayq.exceptions import StoreError
 from django_delayq.logs import logger
 from django_delayq.store.records import DeclaredBy
-from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.task.recurring.declarations import Declarations, make_declarations
@@ -27,7 +27,7 @@ class Declarer:
         self._clock = clock
         self._store = store
         self._shard = shard
-        self._schedules = Schedules(shard)
+        self._declared = ScheduleDeclarations(shard)
         self._process = process
         self._started_us = time_ns() // 1_000
         #: Made at the first step, when all tasks are imported.
@@ -51,11 +51,11 @@ class Declarer:
         """Return whether there is nothing more to do: False if another process declared meanwhile."""
         if self._declarations is None:
             self._declarations = make_declarations(self._store, self._shard.index)
-        declared, before = self._declarations, self._schedules.declared_by()
+        declared, before = self._declarations, self._declared.declared_by()
         mine = DeclaredBy(self._process, self._started_us, declared.digest)
         if before is None and not declared.definitions or before is not None and not self._replaces(before, mine):
             return True
-        if not self._schedules.declare_and_cancel(declared.definitions, by=mine, kept=declared.kept, after=before):
+        if not self._declared.declare_and_cancel(declared.definitions, by=mine, kept=declared.kept, after=before):
             return False
         logger.info("Declared %d recurring schedules", len(declared.definitions))
         return True
@@ -67,4 +67,4 @@ class Declarer:
         if before.digest != mine.digest and before.started_us < mine.started_us:
             return True
         # Also with equal declarations: otherwise an older process would take the place of one that is gone.
-        return not self._schedules.is_dispatcher_alive(before.process)
+        return not self._declared.is_dispatcher_alive(before.process)

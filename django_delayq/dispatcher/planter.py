@@ -13,7 +13,7 @@ from django_delayq.exceptions import DelayQError, InvalidSchedule
 from django_delayq.logs import logger
 from django_delayq.recurring.plan import make_plan
 from django_delayq.store.schedules.planting import Planned, Planting, new_job
-from django_delayq.store.schedules.schedules import StoredSchedule
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from django_delayq.store.shard import Shard
 
 #: Most schedules of one batch, and after how many jobs or seconds of planning it is sent, since no job is promoted

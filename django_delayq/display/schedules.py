@@ -10,7 +10,7 @@ from django_delayq.display.text import printable, span_text
 from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.rule import Every, Rule, occurrences
 from django_delayq.recurring.schedule import Schedule
-from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
+from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 
 #: How many of its next jobs are shown of one schedule.
 _UPCOMING = 10

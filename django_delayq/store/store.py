@@ -30,7 +30,8 @@ from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
 from django_delayq.store.records import DeclaredBy
-from django_delayq.store.schedules.schedules import Schedules, StoredSchedule, from_text_id
+from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.store.shard import Shard
 
 

@@ -18,6 +18,7 @@ from django_delayq import runtime
 from django_delayq.clock import LATEST_US, Units, duration_us, moment, moment_us, timedelta_of
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError
 from django_delayq.store.records import DeclaredBy
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.recurring.declarations import declared_schedules, make_declarations
@@ -141,10 +142,10 @@ class DelayQ:
             raise DelayQError(f"{', '.join(sorted(missing))} declares no recurring schedule")
         for store in stores():
             for shard in store.shards:
-                declared, schedules = make_declarations(store, shard.index, tasks=names), store.schedules(shard.index)
-                by = DeclaredBy(os.urandom(8), self._clock.now_us, declared.digest)
-                schedules.declare_and_cancel(
-                    declared.definitions, by=by, kept=declared.kept, after=schedules.declared_by()
+                made, declarations = make_declarations(store, shard.index, tasks=names), ScheduleDeclarations(shard)
+                by = DeclaredBy(os.urandom(8), self._clock.now_us, made.digest)
+                declarations.declare_and_cancel(
+                    made.definitions, by=by, kept=made.kept, after=declarations.declared_by()
                 )
 
     async def arun_due(self, **options: Any) -> list[JobRun]:

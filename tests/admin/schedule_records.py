@@ -8,7 +8,8 @@ from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store.records import _HAS_RUNNING, _NO_JOB, _SCHEDULE_HEAD, ScheduleRecord
 from django_delayq.store.schedules.definition import Definition
-from django_delayq.store.schedules.schedules import Schedules, StoredSchedule, from_text_id
+from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from tests.admin.jobs import NOOP
 from tests.shard_apis import SECOND, ShardApis
 

@@ -16,7 +16,7 @@ from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.process_reports import ProcessReports
-from django_delayq.store.schedules.schedules import DECLARED, PAUSED
+from django_delayq.store.schedules.stored_schedule import DECLARED, PAUSED
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.schedule_records import add_schedule, rewrite
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer

@@ -262,13 +262,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "nobody takes the place of a process that is gone",
         DECLARER,
-        "return not self._schedules.is_dispatcher_alive(before.process)",
+        "return not self._declared.is_dispatcher_alive(before.process)",
         "return False",
     ): (DECLARATIONS,),
     at(
         "a process takes the place of a living one",
         DECLARER,
-        "return not self._schedules.is_dispatcher_alive(before.process)",
+        "return not self._declared.is_dispatcher_alive(before.process)",
         "return True",
     ): (DECLARATIONS,),
     at(

@@ -21,7 +21,7 @@ from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.rule import Every
 from django_delayq.recurring.schedule import Schedule, make_schedule
 from django_delayq.store.schedules.definition import Definition
-from django_delayq.store.schedules.schedules import StoredSchedule
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 
 #: An error begins with the option that it is about.
 _OPTION = re.compile(r"every|cron|tz|jitter|overlap|catch_up|window|end|pause_after")

@@ -18,7 +18,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import InvalidSchedule, JobRefused
 from django_delayq.job.ids import to_text
 from django_delayq.store.schedules.planting import new_job
-from django_delayq.store.schedules.schedules import StoredSchedule
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 
 #: Takes the schedule and the valid form; yields what it did in more detail, or True, or False if nothing changed.
 Apply = Callable[[PageContext, StoredSchedule, Any], Iterator[str | bool]]

@@ -17,7 +17,7 @@ from django_delayq.management.operating import NOT_FOUND, WRONG_OPTIONS, Operati
 from django_delayq.recurring.run import Run
 from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
-from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule, from_text_id
+from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule, from_text_id
 from django_delayq.store.store import Store
 from django_delayq.task import registry
 from django_delayq.task.recurring.handle import ScheduleHandle

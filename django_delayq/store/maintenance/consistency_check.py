@@ -15,7 +15,7 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.schedules.schedules import StoredSchedule, read_schedule
+from django_delayq.store.schedules.stored_schedule import StoredSchedule, read_schedule
 from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")

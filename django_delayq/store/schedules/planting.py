@@ -15,7 +15,8 @@ from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.schedules.definition import Definition
-from django_delayq.store.schedules.schedules import UNREADABLE, Schedules, StoredSchedule, read_schedule
+from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.stored_schedule import UNREADABLE, StoredSchedule, read_schedule
 from django_delayq.store.shard import Shard
 
 _PLANT = Script("plant")

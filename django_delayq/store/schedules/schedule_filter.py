@@ -6,7 +6,7 @@ The admin and `delayq_schedules` use it.
 from dataclasses import dataclass
 
 from django_delayq.store.queries.job_filter import names_match
-from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
+from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from django_delayq.exceptions import UnknownSchedule
 from django_delayq.recurring.rule import occurrences
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
-from django_delayq.store.schedules.schedules import StoredSchedule
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from django_delayq.store.store import Store, get_store
 from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle

@@ -23,7 +23,8 @@ from django_delayq.recurring.schedule import CatchUp, Overlap, check_schedule_na
 from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.digests import schedule_id
 from django_delayq.store.schedules.definition import Definition
-from django_delayq.store.schedules.schedules import BATCH, StoredSchedule
+from django_delayq.store.schedules.schedules import BATCH
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import args_and_kwargs

@@ -11,7 +11,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.store.operations.waiting_jobs import WaitingJobs
-from django_delayq.store.schedules.schedules import DECLARED
+from django_delayq.store.schedules.stored_schedule import DECLARED
 from tests.admin.conftest import page
 from tests.admin.forms import MAY_NOT_MANAGE, form_to
 from tests.admin.jobs import NOOP, POSTED

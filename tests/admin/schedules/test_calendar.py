@@ -11,7 +11,7 @@ from django.test import Client
 from django_delayq.admin.views.schedules.calendar import short_number, short_time
 from django_delayq.clock import moment, moment_us
 from django_delayq.recurring.run import RunOutcome
-from django_delayq.store.schedules.schedules import PAUSED, UNREADABLE
+from django_delayq.store.schedules.stored_schedule import PAUSED, UNREADABLE
 from tests.admin.conftest import page
 from tests.admin.jobs import NOOP
 from tests.admin.page_content import link, rows, text

@@ -10,7 +10,7 @@ from django.test import Client
 from django_delayq.clock import moment
 from django_delayq.display.text import printable
 from django_delayq.recurring.run import RunOutcome
-from django_delayq.store.schedules.schedules import DECLARED, PAUSED, UNREADABLE, ScheduleState
+from django_delayq.store.schedules.stored_schedule import DECLARED, PAUSED, UNREADABLE, ScheduleState
 from tests.admin.conftest import page
 from tests.admin.jobs import HOSTILE, NOOP
 from tests.admin.page_content import link, rows, text

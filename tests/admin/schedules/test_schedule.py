@@ -14,7 +14,7 @@ from django_delayq.display.arguments import DOTS
 from django_delayq.job.ids import to_text
 from django_delayq.job.outcome import Action
 from django_delayq.recurring.run import RunOutcome
-from django_delayq.store.schedules.schedules import DECLARED, PAUSED, UNREADABLE
+from django_delayq.store.schedules.stored_schedule import DECLARED, PAUSED, UNREADABLE
 from tests.admin.conftest import page
 from tests.admin.jobs import NOOP
 from tests.admin.page_content import link, text

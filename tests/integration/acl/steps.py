@@ -28,6 +28,7 @@ from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.testing.local_redis import LocalRedisServer
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
@@ -398,13 +399,13 @@ def plant(role: ShardApis, every: ShardApis) -> Any:
 
 
 def declare_schedules(role: ShardApis, every: ShardApis) -> Any:
-    schedules, by = Schedules(role.shard), DeclaredBy(os.urandom(8), 1, os.urandom(16))
+    declarations, by = ScheduleDeclarations(role.shard), DeclaredBy(os.urandom(8), 1, os.urandom(16))
     made = definition(role)
-    assert schedules.declare_schedules([made], by=by, kept=[], after=schedules.declared_by()) == []
+    assert declarations.declare_schedules([made], by=by, kept=[], after=declarations.declared_by()) == []
     assert Planter(every.shard).plant([made.id], now_us=role.clock.now_us)
-    assert not schedules.is_dispatcher_alive(by.process)
-    [job] = schedules.declare_schedules([], by=by, kept=[], after=by) or []
-    schedules.cancel_planted([job])
+    assert not declarations.is_dispatcher_alive(by.process)
+    [job] = declarations.declare_schedules([], by=by, kept=[], after=by) or []
+    Schedules(role.shard).cancel_planted([job])
     return Schedules(every.shard).count()
 
 

@@ -8,7 +8,7 @@ from django_delayq.dispatcher.planter import Planter
 from django_delayq.job.job import Expiry, Flag, Occurrence
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.schedules.planting import Planned
-from django_delayq.store.schedules.schedules import StoredSchedule
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 
 if TYPE_CHECKING:
     from tests.stateful.machine.actors import World

@@ -14,6 +14,7 @@ from django_delayq.store.digests import schedule_id
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.schedules.schedules import Schedules
 from tests.stateful.machine.actors import DrivenDispatcher, DrivenWorker, World
 from tests.stateful.machine.limited import Limited
@@ -66,6 +67,7 @@ class ScheduleSteps(Limited):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.schedules = Schedules(world.store._producer_shards[0])
+        self.declarations = ScheduleDeclarations(world.store._producer_shards[0])
 
     def definition(self, of: Recurring) -> Definition:
         now = self.world.model.now
@@ -123,10 +125,10 @@ class ScheduleSteps(Limited):
     ) -> None:
         made = self.stored(some)
         kept_ids = [self.id_of(name) for name in kept]
-        before = self.schedules.declared_by()
+        before = self.declarations.declared_by()
         assert (b"" if before is None else before.pack()) == self.world.model.declared_by
         after = replace(before or by, started_us=0) if late else before
-        found = self.schedules.declare_schedules([each for each, _ in made], by=by, kept=kept_ids, after=after)
+        found = self.declarations.declare_schedules([each for each, _ in made], by=by, kept=kept_ids, after=after)
         packed = b"" if after is None else after.pack()
         expected = self.world.model.declare(made, by=by.pack(), kept=kept_ids, after=packed)
         assert (None if found is None else set(found)) == expected

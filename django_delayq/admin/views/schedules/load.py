@@ -14,7 +14,8 @@ from django_delayq.admin.page import PageContext
 from django_delayq.recurring.forecast import count_by_hour
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import Schedule
-from django_delayq.store.schedules.schedules import ScheduleBatch, ScheduleState, StoredSchedule
+from django_delayq.store.schedules.schedules import ScheduleBatch
+from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 
 HOURS = 7 * 24
 #: Most schedules that are read, and how many in a round trip. The time for it is that for counting jobs.

@@ -10,7 +10,7 @@ from django_delayq.display.schedules import DisplayedSchedule
 from django_delayq.display.text import printable, short
 from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.run import Run, RunOutcome
-from django_delayq.store.schedules.schedules import ScheduleState, StoredSchedule
+from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 
 #: State -> how pages name it, and the class of its chip.
 STATES: dict[ScheduleState, tuple[Any, str]] = {

@@ -16,7 +16,7 @@ from django_delayq.admin.views.schedules.rows import ScheduleRow
 from django_delayq.display.job_contents import JobContents
 from django_delayq.display.schedules import CATCH_UPS, OVERLAPS
 from django_delayq.display.text import printable, span_text
-from django_delayq.store.schedules.schedules import StoredSchedule, from_text_id
+from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.task import registry
 
 

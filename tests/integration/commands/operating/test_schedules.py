@@ -12,7 +12,7 @@ from django_delayq.display.arguments import DOTS
 from django_delayq.management.operating import FAILED, NOT_CONFIRMED, NOT_FOUND, WRONG_OPTIONS
 from django_delayq.store.claims import Claims
 from django_delayq.store.digests import schedule_id
-from django_delayq.store.schedules.schedules import DECLARED
+from django_delayq.store.schedules.stored_schedule import DECLARED
 from django_delayq.testing import DelayQ
 from tests.integration.commands.operating.printed import read, run
 from tests.sample_app import tasks

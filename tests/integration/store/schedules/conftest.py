@@ -12,7 +12,9 @@ from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
-from django_delayq.store.schedules.schedules import Schedules, StoredSchedule
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
+from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from tests.shard_apis import HOUR, ShardApis, settlement
 
 NOON = 1_800_000_000_000_000 // HOUR * HOUR
@@ -25,6 +27,7 @@ class ScheduledApis:
     def __init__(self, apis: ShardApis) -> None:
         self.apis = apis
         self.schedules = Schedules(apis.store._producer_shards[apis.shard.index])
+        self.declarations = ScheduleDeclarations(apis.store._producer_shards[apis.shard.index])
         self.planter = Planter(apis.shard)
         apis.clock.now_us = NOON
 
@@ -43,8 +46,8 @@ class ScheduledApis:
 
     def declare(self, *definitions: Definition, by: DeclaredBy, kept: Sequence[bytes] = ()) -> list[bytes] | None:
         """Declare schedules after whoever declared last, and cancel the jobs that they had."""
-        after = self.schedules.declared_by()
-        to_cancel = self.schedules.declare_schedules(definitions, by=by, kept=kept, after=after)
+        after = self.declarations.declared_by()
+        to_cancel = self.declarations.declare_schedules(definitions, by=by, kept=kept, after=after)
         for raw_id in to_cancel or ():
             self.apis.operations.cancel(raw_id)
         return to_cancel

@@ -16,17 +16,17 @@ def names(scheduled: ScheduledApis) -> dict[str, bool]:
 
 
 def test_what_is_not_declared_any_more_is_deleted(scheduled: ScheduledApis) -> None:
-    assert scheduled.schedules.declared_by() is None
+    assert scheduled.declarations.declared_by() is None
     kept, removed = scheduled.define("kept"), scheduled.define("removed")
     scheduled.add("at run time")
     assert scheduled.declare(kept, removed, by=OLD) == []
-    assert scheduled.schedules.declared_by() == OLD
+    assert scheduled.declarations.declared_by() == OLD
     assert names(scheduled) == {"kept": True, "removed": True, "at run time": False}
     scheduled.plant()
     job = scheduled.find(removed).planted
     record = scheduled.find(kept).record
     assert scheduled.declare(kept, scheduled.define("added"), by=NEW) == [job]
-    assert scheduled.schedules.declared_by() == NEW
+    assert scheduled.declarations.declared_by() == NEW
     assert names(scheduled) == {"kept": True, "added": True, "at run time": False}
     assert scheduled.find(kept).record == record
     scheduled.plant()
@@ -56,11 +56,11 @@ def test_it_stays_paused(scheduled: ScheduledApis) -> None:
 
 def test_a_process_that_was_overtaken_changes_nothing(scheduled: ScheduledApis) -> None:
     scheduled.declare(scheduled.define("first"), by=OLD)
-    seen = scheduled.schedules.declared_by()
+    seen = scheduled.declarations.declared_by()
     scheduled.declare(scheduled.define("second"), by=NEW)
-    late = scheduled.schedules.declare_schedules([scheduled.define("late")], by=OLD, kept=[], after=seen)
+    late = scheduled.declarations.declare_schedules([scheduled.define("late")], by=OLD, kept=[], after=seen)
     assert late is None
-    late = scheduled.schedules.declare_schedules([scheduled.define("late")], by=OLD, kept=[], after=None)
+    late = scheduled.declarations.declare_schedules([scheduled.define("late")], by=OLD, kept=[], after=None)
     assert late is None
     assert names(scheduled) == {"second": True}
 

@@ -13,6 +13,7 @@ from django_delayq import Recurring, delayed_task, get_store
 from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Promotion
+from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app.tasks import noop
@@ -80,7 +81,7 @@ def test_a_dispatcher_stores_what_the_code_declares() -> None:
 
 def test_nothing_is_stored_for_code_that_declares_nothing(delayq_settings: Any) -> None:
     Process().start()
-    assert get_store().schedules(0).declared_by() is None
+    assert ScheduleDeclarations(get_store().shards[0]).declared_by() is None
 
 
 @pytest.mark.parametrize("ends", ["stopped", "living"])
