@@ -175,6 +175,19 @@ def test_pause_and_resume(delayq: DelayQ) -> None:
     assert of("often")["state"] == "waiting"
 
 
+def test_a_paused_one_has_no_waiting_job(delayq: DelayQ) -> None:
+    delayq.run_due()
+    job = of("often")["job"]
+    assert job is not None and get_job(job) is not None
+    run("delayq_schedules", "noop", "often", "--pause", "--yes")
+    delayq.advance(hours=1)
+    shown = read("delayq_schedules", "noop", "often")
+    assert (shown["job"], get_job(job)) == (None, None)
+    assert datetime.fromisoformat(shown["upcoming"][0]) > delayq.now
+    handle = tasks.noop.schedules.get("often")
+    assert handle is not None and handle.job_id is None
+
+
 def test_delete(delayq: DelayQ) -> None:
     id = of("often")["id"]
     assert read("delayq_schedules", id, "--delete", "--dry-run") == {"dry_run": True, "changed": 0, "id": id}
