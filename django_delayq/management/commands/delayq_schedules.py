@@ -142,6 +142,8 @@ def _find(store: Store, named: list[str]) -> StoredSchedule:
         ids = [schedule_id(task, named[1]) for task in tasks]
         places = [(id, shard_of(id, shards)) for id in ids]
         name = f"{named[1]!r:.80} of the task {named[0]!r:.200}"
+        if len(tasks) == 1 and not registry.find(named[0]):
+            name += ", and this code has no such task: give its whole name, or an id, as a list shows it"
     found = [stored for id, shard in places for stored in store.schedules(shard).find([id]) if stored is not None]
     if len(found) > 1:
         text = f"Several tasks end with {named[0]!r:.80} and have this schedule: {', '.join(map(_name, found))}."

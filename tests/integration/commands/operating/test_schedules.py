@@ -163,6 +163,14 @@ def test_sensitive_arguments_are_hidden(delayq: DelayQ, registered: Any) -> None
     assert "4111" not in run("delayq_schedules") + run("delayq_schedules", "operating.bill", "month")
 
 
+def test_one_of_a_task_that_this_code_lacks_is_found_by_the_whole_name(delayq: DelayQ, registered: Any) -> None:
+    registered({})
+    with pytest.raises(CommandError, match="this code has no such task: give its whole name") as raised:
+        run("delayq_schedules", "noop", "morning", "--delete", "--yes")
+    assert raised.value.returncode == NOT_FOUND
+    assert read("delayq_schedules", NOOP, "morning", "--delete", "--yes")["changed"] == 1
+
+
 def test_pause_and_resume(delayq: DelayQ) -> None:
     name = f"schedule 'often' of {NOOP}"
     assert run("delayq_schedules", "noop", "often", "--pause", "--dry-run") == f"Would pause {name}.\n"
