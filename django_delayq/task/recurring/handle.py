@@ -107,7 +107,7 @@ class ScheduleHandle:
 
     @property
     def job_id(self) -> str | None:
-        """The id of the job that waits for the next occurrence; None if none is planted."""
+        """The id of the job that waits for the next occurrence; None if none is planted, or if it is paused."""
         planted = self._stored.planted
         return None if planted is None else to_text(planted, self._stored.shard)
 
