@@ -21,6 +21,7 @@ from django_delayq.conf.settings import (
     separate_aliases,
 )
 from django_delayq.conf.spelling import did_you_mean
+from django_delayq.exceptions import UnknownQueue
 from django_delayq.middleware.chain import problem_of
 from django_delayq.store.store import get_store
 from django_delayq.task import registry
@@ -102,7 +103,7 @@ def check_modules(**_: Any) -> list[CheckMessage]:
 
 
 def check_recurring(**_: Any) -> list[CheckMessage]:
-    """Report declared recurring schedules that cannot have jobs: of an unknown task, with wrong arguments, or over."""
+    """Report declared schedules that cannot have jobs: of an unknown task or queue, with wrong arguments, or over."""
     problems: list[CheckMessage] = []
     now_us = estimated_us(runtime.current().clock)
     for backend in (None, *separate_aliases()):
@@ -132,6 +133,16 @@ def check_recurring(**_: Any) -> list[CheckMessage]:
                         f"The arguments of the schedule {recurring.name!r} do not fit the task {name}: {error}.",
                         hint=f"Change args or kwargs in {place}.",
                         id="delayq.E022",
+                    )
+                )
+            try:
+                store.config.tasks.check_queue(task.queue)
+            except UnknownQueue as error:
+                problems.append(
+                    Error(
+                        f"The schedule {recurring.name!r} of the task {name} can have no jobs: {error}.",
+                        hint="The queue is an option of the task.",
+                        id="delayq.E024",
                     )
                 )
             if has_ended(recurring, now_us=now_us):

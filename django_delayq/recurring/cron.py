@@ -193,7 +193,8 @@ def _parse(fields: str) -> "CronSim":
     except (CronSimError, AssertionError, TypeError, ValueError) as error:
         # Other errors than its own are raised for fields such as `L/2-3`.
         reason = str(error).lower() or "a field is wrong"
-        raise InvalidSchedule(
-            f"cron={fields!r:.80} cannot be read ({reason}); use five fields: minute hour day-of-month month "
-            f"day-of-week, or six with the seconds first"
-        ) from None
+        if len(text.split()) in (5, 6):
+            cure = "names are as mon or jan, ranges go upwards (fri-sat,sun-mon), and some month must have the day"
+        else:
+            cure = "use five fields: minute hour day-of-month month day-of-week, or six with the seconds first"
+        raise InvalidSchedule(f"cron={fields!r:.80} cannot be read ({reason}); {cure}") from None

@@ -120,6 +120,8 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
             f"jobs in the other shards are neither checked here nor run."
         )
+    if readable:
+        faults += _about_schedules(store)
     jobs, misfits, overdue = 0, _Groups(), Counter[str]()
     for shard in store.shards if readable else ():
         for each in judge_jobs(shard, now_us=estimated_us(shard.clock) + server.ahead_us):
@@ -151,6 +153,22 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         "will_not_run": incompatible,
         "wrong": bool(faults or incompatible or left or not _KEPT.isdisjoint(drift)),
     }
+
+
+def _about_schedules(store: Store) -> Iterator[str]:
+    # A schedule that changes meanwhile may come twice.
+    reasons: dict[bytes, str] = {}
+    for shard in range(store.config.shards):
+        for each in store.schedules(shard).scan():
+            if each.fault is not None:
+                reasons[each.id] = str(each.fault)
+            elif each.is_unreadable:
+                reasons[each.id] = "the dispatcher that planted last cannot read the schedule"
+    for reason, number in Counter(reasons.values()).most_common(_EXAMPLES):
+        yield (
+            f"{number:,} recurring schedules have no next job: {reason}. See delayq_schedules --state unreadable; set "
+            f"them again, or give this process the keys or the release that they need."
+        )
 
 
 def _about_overdue(by_queue: Counter[str]) -> Iterator[str]:

@@ -138,6 +138,8 @@ def _find(store: Store, named: list[str]) -> StoredSchedule:
         tasks = {named[0], *(each for each in registry.names() if names_match(each, named[0]))}
         found = store.find_schedules(tasks, named[1])
         name = f"{named[1]!r:.80} of the task {named[0]!r:.200}"
+        if len(tasks) == 1 and not registry.find(named[0]):
+            name += ", and this code has no such task: give its whole name, or an id, as a list shows it"
     if len(found) > 1:
         names = sorted(printable(stored.full_name) for stored in found)
         text = f"Several tasks end with {named[0]!r:.80} and have this schedule: {', '.join(names)}."

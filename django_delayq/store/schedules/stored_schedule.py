@@ -100,8 +100,9 @@ class StoredSchedule:
 
     @property
     def planted(self) -> bytes | None:
-        """The id of the job of its last occurrence, until that begins; None if there is none."""
-        return None if self.record.planted == _NO_JOB else self.record.planted
+        """The id of the job of its last occurrence, until that begins; None if there is none, or if it is paused."""
+        # A pause cancels the job, and its record keeps the id.
+        return None if self.record.planted == _NO_JOB or self.is_paused else self.record.planted
 
     @property
     def waiting_id(self) -> str | None:

@@ -105,7 +105,7 @@ class ScheduleHandle:
 
     @property
     def job_id(self) -> str | None:
-        """The id of the job that waits for the next occurrence; None if none is planted."""
+        """The id of the job that waits for the next occurrence; None if none is planted, or if it is paused."""
         return self._stored.waiting_id
 
     @property

@@ -266,6 +266,21 @@ def test_a_damaged_schedule_is_wrong_until_a_person_has_decided(kept: Redis) -> 
     assert not report()["wrong"]
 
 
+def test_schedules_that_this_process_cannot_read_are_a_fault(kept: Redis, delayq_settings: Any) -> None:
+    plain = delayq_settings.DELAYQ
+    delayq_settings.DELAYQ = {**plain, "SIGN": True}
+    tasks.noop.schedules.set_many([{"name": "one", "every": 60}, {"name": "two", "every": 60}])
+    assert not report()["wrong"]
+    secret, delayq_settings.SECRET_KEY = delayq_settings.SECRET_KEY, "another secret of this project"
+    delayq_settings.DELAYQ = {**plain, "SIGN": True}
+    [fault] = report()["faults"]
+    assert fault.startswith("2 recurring schedules have no next job: this process cannot read the schedule: ")
+    assert f"WRONG: {fault}" in check()[1]
+    delayq_settings.SECRET_KEY_FALLBACKS = [secret]
+    delayq_settings.DELAYQ = {**plain, "SIGN": True}
+    assert not report()["wrong"]
+
+
 def test_overdue_jobs_are_a_warning_that_names_their_queues(kept: Redis) -> None:
     queue("mail").pause()
     late = tasks.noop.using(queue="mail", expires=0.001)

@@ -155,10 +155,12 @@ def test_occurrences_agree_with_a_search_through_all_minutes(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("0 0 30 2 *", "bad day-of-month"),
+        ("0 0 30 2 *", "bad day-of-month.*; .* some month must have the day"),
+        ("0 9 * * monday", "bad day-of-week.*; names are as mon"),
+        ("0 22-2 * * *", "bad hour.*; .* ranges go upwards"),
         ("0 0 31 4,6 *", "bad day-of-month"),
         ("60 * * * *", "bad minute"),
-        ("* * * *", "wrong number of fields"),
+        ("* * * *", "wrong number of fields.*; use five fields: minute hour"),
         ("", "wrong number of fields"),
         ("*/0 * * * *", "cannot be read"),
         ("5-1 * * * *", "bad minute"),

@@ -163,6 +163,14 @@ def test_sensitive_arguments_are_hidden(delayq: DelayQ, registered: Any) -> None
     assert "4111" not in run("delayq_schedules") + run("delayq_schedules", "operating.bill", "month")
 
 
+def test_one_of_a_task_that_this_code_lacks_is_found_by_the_whole_name(delayq: DelayQ, registered: Any) -> None:
+    registered({})
+    with pytest.raises(CommandError, match="this code has no such task: give its whole name") as raised:
+        run("delayq_schedules", "noop", "morning", "--delete", "--yes")
+    assert raised.value.returncode == NOT_FOUND
+    assert read("delayq_schedules", NOOP, "morning", "--delete", "--yes")["changed"] == 1
+
+
 def test_pause_and_resume(delayq: DelayQ) -> None:
     name = f"schedule 'often' of {NOOP}"
     assert run("delayq_schedules", "noop", "often", "--pause", "--dry-run") == f"Would pause {name}.\n"
@@ -173,6 +181,19 @@ def test_pause_and_resume(delayq: DelayQ) -> None:
     assert read("delayq_schedules", "noop", "often", "--resume", "--yes")["changed"] == 1
     assert read("delayq_schedules", "noop", "often", "--resume", "--yes")["changed"] == 0
     assert of("often")["state"] == "waiting"
+
+
+def test_a_paused_one_has_no_waiting_job(delayq: DelayQ) -> None:
+    delayq.run_due()
+    job = of("often")["job"]
+    assert job is not None and get_job(job) is not None
+    run("delayq_schedules", "noop", "often", "--pause", "--yes")
+    delayq.advance(hours=1)
+    shown = read("delayq_schedules", "noop", "often")
+    assert (shown["job"], get_job(job)) == (None, None)
+    assert datetime.fromisoformat(shown["upcoming"][0]) > delayq.now
+    handle = tasks.noop.schedules.get("often")
+    assert handle is not None and handle.job_id is None
 
 
 def test_delete(delayq: DelayQ) -> None:

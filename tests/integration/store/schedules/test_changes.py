@@ -79,7 +79,7 @@ def test_pause_and_resume(scheduled: ScheduledApis, cancels: bool) -> None:
     definition = scheduled.add()
     scheduled.plant()
     planted = scheduled.schedules.pause_schedule(definition.id)
-    assert planted == scheduled.find(definition).planted
+    assert planted == scheduled.find(definition).record.planted
     assert scheduled.schedules.pause_schedule(definition.id) is None
     if cancels:
         assert scheduled.apis.operations.cancel(planted)

@@ -217,6 +217,15 @@ def test_checks_of_the_settings(delayq_settings: Any) -> None:
     assert "schedule 'unfit' do not fit the task shop.report: got an unexpected keyword" in found["delayq.E022"]
 
 
+def test_a_queue_that_is_not_declared_is_found_before_the_dispatcher_stores_nothing(delayq_settings: Any) -> None:
+    declare(every=60, queue="mial")
+    assert "delayq.E024" not in {each.id for each in run_checks()}
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}}}
+    (found,) = [each for each in run_checks() if each.id == "delayq.E024"]
+    words = "The schedule 'default' of the task shop.report can have no jobs: queue 'mial' is not declared in "
+    assert found.msg.startswith(f"{words}DELAYQ['QUEUES'] (did you mean 'mail'?)")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
