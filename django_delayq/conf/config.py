@@ -282,8 +282,8 @@ class Config:
         "another id becomes a dead letter (`bad signature`). Jobs enqueued before you switch it on are refused too, "
         "so drain the queues first. To rotate the key while processes run, first add the new key to "
         "`SECRET_KEY_FALLBACKS` everywhere, then swap the two. Remove the old one when no job that it signed waits. "
-        "After a switch or a swap, set each recurring schedule again that was set at run time: it keeps its signature, "
-        "and makes no jobs without the key. Due time, attempts and place are not covered.",
+        "Recurring schedules that were set at run time need it until `delayq_check --repair` has stored them again; "
+        "after you switch this on, set them again. Due time, attempts and place are not covered.",
     )
     encrypt: bool = setting(
         False,

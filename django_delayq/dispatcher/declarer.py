@@ -51,6 +51,8 @@ class Declarer:
         """Return whether there is nothing more to do: False if another process declared meanwhile."""
         if self._declarations is None:
             self._declarations = make_declarations(self._store, self._shard.index)
+            for text, error in self._declarations.faults:
+                logger.error(text, exc_info=error)
         declared, before = self._declarations, self._declared.declared_by()
         mine = DeclaredBy(self._process, self._started_us, declared.digest)
         if before is None and not declared.definitions or before is not None and not self._replaces(before, mine):

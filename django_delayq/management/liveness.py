@@ -27,7 +27,7 @@ class Liveness:
 def check_liveness(store: Store) -> Liveness:
     """Return what is late by more than 5 s and two sweeps. Three round trips a shard. Raises `StoreError`."""
     late_us = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us)
-    snapshot = store.snapshot()
+    snapshot = store.snapshot(facts=True)
     return Liveness(
         faults=[
             *_no_process(store, snapshot),
@@ -35,10 +35,8 @@ def check_liveness(store: Store) -> Liveness:
             *_unserved(store, snapshot, late_us),
         ],
         warnings=[
-            f"Jobs of the queue {printable(name)} wait for {_seconds(snapshot.now_us - oldest_us)}: its workers are "
-            f"busy. Start more of them."
-            for name, oldest_us, is_served in _waiting(store, snapshot, late_us)
-            if is_served
+            *_unreadable(snapshot),
+            *_busy(store, snapshot, late_us),
         ],
     )
 
@@ -65,6 +63,22 @@ def _unserved(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
         if not is_served:
             waited = _seconds(snapshot.now_us - oldest_us)
             yield f"Jobs of the queue {printable(name)} wait for {waited}, and no worker serves it: start run_worker."
+
+
+def _busy(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
+    for name, oldest_us, is_served in _waiting(store, snapshot, late_us):
+        if is_served:
+            waited = _seconds(snapshot.now_us - oldest_us)
+            yield f"Jobs of the queue {printable(name)} wait for {waited}: its workers are busy. Start more of them."
+
+
+def _unreadable(snapshot: Snapshot) -> Iterator[str]:
+    # Not counted if a shard has many schedules. `delayq_check` without --alive reads them all.
+    if snapshot.unreadable_schedules:
+        yield (
+            f"{snapshot.unreadable_schedules} recurring schedules have no next job, because the dispatcher cannot read "
+            f"them: see delayq_schedules --state unreadable."
+        )
 
 
 def _waiting(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[tuple[str, int, bool]]:

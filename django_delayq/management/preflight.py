@@ -1,9 +1,11 @@
-"""Preflight: whether the jobs that have not ended fit the tasks of this code.
+"""Preflight: whether the jobs that have not ended, and the recurring schedules, fit the code and keys of this process.
 
-For use before a deploy, with the code that is to be deployed. It runs nothing and changes nothing.
+For use before a deploy, with the code that is to be deployed. It runs nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from django_delayq.exceptions import BadBody
@@ -12,8 +14,15 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import OutcomeKind, kind_of_fault
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.schedules.schedules import BATCH
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from django_delayq.store.shard import Shard
+from django_delayq.store.store import Store
 from django_delayq.task import registry
+from django_delayq.task.recurring.declarations import make_declarations
+
+#: Reasons that are named, the most frequent first.
+_REASONS = 5
 
 #: Why a job would not run: the outcome that an attempt would have, and the task; "" if the body is unreadable.
 Reason = tuple[OutcomeKind, str]
@@ -27,6 +36,14 @@ class Judgement(NamedTuple):
     reason: Reason | None
     #: The queue in which it waits although its expiry is over; None if it is not overdue.
     overdue_in: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesJudgement:
+    """What keeps recurring schedules from making jobs, and what will."""
+
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 def judge_jobs(shard: Shard, *, now_us: int) -> Iterator[Judgement]:
@@ -62,3 +79,48 @@ def _misfit(job: Job) -> Reason | None:
     except TypeError:
         return OutcomeKind.ARGUMENTS_MISMATCH, job.task
     return None
+
+
+def judge_schedules(store: Store, *, repair: bool) -> SchedulesJudgement:
+    """Return what is wrong with the stored recurring schedules, and with those that this code declares. O(n).
+
+    With `repair`, those that were set at run time and have an older key are stored again.
+    """
+    judgement, reasons, outdated = SchedulesJudgement(), dict[bytes, str](), set[bytes]()
+    for shard in store.shards:
+        schedules = store.schedules(shard.index)
+        for batch in schedules.batches(count=BATCH):
+            older = [each for each in batch.schedules if _is_outdated(shard, each)]
+            # A schedule that changes meanwhile may come twice.
+            outdated |= {each.id for each in older}
+            reasons |= {each.id: reason for each in batch.schedules if (reason := _why_unreadable(each))}
+            for start in range(0, len(older) if repair else 0, BATCH):
+                part = older[start : start + BATCH]
+                schedules.set_and_cancel([each.definition for each in part if each.definition is not None])
+        for text, error in make_declarations(store, shard.index).faults:
+            judgement.faults.append(f"{text}: {error}" if error else text)
+    for reason, count in Counter(reasons.values()).most_common(_REASONS):
+        judgement.faults.append(
+            f"{count:,} recurring schedules have no next job: {reason}. See delayq_schedules --state unreadable; set "
+            f"them again, or give this process the keys or the release that they need."
+        )
+    if outdated:
+        cure = "They are stored again now." if repair else "--repair stores them again."
+        judgement.warnings.append(
+            f"{len(outdated):,} recurring schedules have an older key than this process, or are not signed and "
+            f"encrypted as it does. {cure}"
+        )
+    return judgement
+
+
+def _is_outdated(shard: Shard, stored: StoredSchedule) -> bool:
+    """Return whether this process would store it otherwise. Dispatchers store those that are declared."""
+    if stored.definition is None or stored.is_declared:
+        return False
+    return stored.definition.pack(signer=shard.signer, cipher=shard.cipher) != stored.record.definition
+
+
+def _why_unreadable(stored: StoredSchedule) -> str:
+    if stored.fault is not None:
+        return str(stored.fault)
+    return "the dispatcher that planted last cannot read the schedule" if stored.is_unreadable else ""

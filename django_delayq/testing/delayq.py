@@ -134,7 +134,7 @@ class DelayQ:
         """Store the recurring schedules that the code and the settings declare: of these tasks, or of all.
 
         A dispatcher does that when it starts; a test has only those that it asks for. A task may be its name. Raises
-        `DelayQError` if there are none.
+        `DelayQError` if there are none, or if one cannot be stored.
         """
         names = [name_of(task) for task in tasks]
         found = [name for store in stores() for name, _, _ in declared_schedules(store)]
@@ -143,6 +143,8 @@ class DelayQ:
         for store in stores():
             for shard in store.shards:
                 made, declarations = make_declarations(store, shard.index, tasks=names), ScheduleDeclarations(shard)
+                for text, error in made.faults:
+                    raise DelayQError(text) from error
                 by = DeclaredBy(os.urandom(8), self._clock.now_us, made.digest)
                 declarations.declare_and_cancel(
                     made.definitions, by=by, kept=made.kept, after=declarations.declared_by()

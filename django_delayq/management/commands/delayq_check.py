@@ -12,7 +12,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.liveness import check_liveness
-from django_delayq.management.preflight import judge_jobs
+from django_delayq.management.preflight import SchedulesJudgement, judge_jobs, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
@@ -35,7 +35,10 @@ _DRIFT = {
     "TENANT_NOT_LISTED": ("waiting jobs that do not count for their tenant", "counted"),
     "NO_TURN": ("tenants whose ready jobs have no turn", "given a turn"),
     "NOT_PLANNED": ("recurring schedules that nobody plants", "planted"),
-    "SCHEDULE_DAMAGED": ("recurring schedules whose record is damaged", "kept until they are set again, or deleted"),
+    "SCHEDULE_DAMAGED": (
+        "recurring schedules whose record is damaged",
+        "kept until task.schedules sets or deletes them",
+    ),
     "MISCOUNTED": ("wrong sums of the bytes of all dead letters", "recounted"),
     "KEY_NOT_HELD": ("jobs that do not hold their unique key", "given the key"),
 }
@@ -66,7 +69,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         add_backend(parser)
-        text = "Repair jobs that are missing from the indexes, duplicated in them, or incomplete."
+        text = (
+            "Repair jobs that are missing from the indexes, duplicated in them, or incomplete, and store recurring "
+            "schedules again that have an older key."
+        )
         only = parser.add_mutually_exclusive_group()
         only.add_argument("--repair", action="store_true", help=text)
         text = "Check only whether somebody promotes, plants and claims, within milliseconds; for probes and monitors."
@@ -120,8 +126,8 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
             f"jobs in the other shards are neither checked here nor run."
         )
-    if readable:
-        faults += _about_schedules(store)
+    schedules = judge_schedules(store, repair=repair) if readable else SchedulesJudgement()
+    faults += schedules.faults
     jobs, misfits, overdue = 0, _Groups(), Counter[str]()
     for shard in store.shards if readable else ():
         for each in judge_jobs(shard, now_us=estimated_us(shard.clock) + server.ahead_us):
@@ -145,7 +151,7 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             "clock_within_us": server.within_us,
         },
         "faults": faults,
-        "warnings": [*server.warnings(), *_about_overdue(overdue)],
+        "warnings": [*server.warnings(), *schedules.warnings, *_about_overdue(overdue)],
         "drift": {code: {"means": _DRIFT[code][0], **group} for code, group in drift.items()},
         "repaired": repair and not left,
         "waiting": jobs if readable else None,
@@ -153,22 +159,6 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         "will_not_run": incompatible,
         "wrong": bool(faults or incompatible or left or not _KEPT.isdisjoint(drift)),
     }
-
-
-def _about_schedules(store: Store) -> Iterator[str]:
-    # A schedule that changes meanwhile may come twice.
-    reasons: dict[bytes, str] = {}
-    for shard in range(store.config.shards):
-        for each in store.schedules(shard).scan():
-            if each.fault is not None:
-                reasons[each.id] = str(each.fault)
-            elif each.is_unreadable:
-                reasons[each.id] = "the dispatcher that planted last cannot read the schedule"
-    for reason, number in Counter(reasons.values()).most_common(_EXAMPLES):
-        yield (
-            f"{number:,} recurring schedules have no next job: {reason}. See delayq_schedules --state unreadable; set "
-            f"them again, or give this process the keys or the release that they need."
-        )
 
 
 def _about_overdue(by_queue: Counter[str]) -> Iterator[str]:

@@ -142,7 +142,8 @@ class Schedules:
 
 def _declared(name: str) -> InvalidSchedule:
     return InvalidSchedule(
-        f"the schedule {name!r} is declared in code: change it there, pause it, or take another name"
+        f"the schedule {name!r} is declared in the code of the dispatchers: change it there, pause it, or take another "
+        f"name"
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import estimated_us, moment_us
 from django_delayq.job.ids import shard_of
-from django_delayq.logs import logger
 from django_delayq.recurring.declaration import Recurring
 from django_delayq.store.digests import schedule_id
 from django_delayq.store.schedules.definition import Definition
@@ -22,6 +21,8 @@ class Declarations:
     """What the code of this process declares for one shard."""
 
     definitions: Sequence[Definition]
+    #: Why schedules that it declares are not stored: a text, and the error that it comes from.
+    faults: Sequence[tuple[str, Exception | None]]
     #: Ids of the schedules that stay as they are: it cannot make them, or they are not of the chosen tasks.
     kept: Sequence[bytes]
     #: Equal for equal declarations, 16 bytes.
@@ -62,11 +63,11 @@ def has_ended(recurring: Recurring, *, now_us: int) -> bool:
 
 
 def make_declarations(store: Store, shard: int, *, tasks: Collection[str] = ()) -> Declarations:
-    """Return what is declared for a shard. A schedule that cannot be made is logged, and hurts no other.
+    """Return what is declared for a shard. A schedule that cannot be made hurts no other.
 
     One whose end has passed is not declared any more. With `tasks`, the schedules of other tasks stay as they are.
     """
-    definitions, kept = list[Definition](), list[bytes]()
+    definitions, kept, faults = list[Definition](), list[bytes](), list[tuple[str, Exception | None]]()
     now_us = estimated_us(runtime.current().clock)
     for name, task, recurring in declared_schedules(store):
         id = schedule_id(name, recurring.name)
@@ -76,19 +77,18 @@ def make_declarations(store: Store, shard: int, *, tasks: Collection[str] = ()) 
             kept.append(id)
             continue
         if task is None:
-            logger.error(
-                "Recurring schedule %r is not stored: no task of this store is registered as %r", recurring.name, name
-            )
+            reason = f"no task of this store is registered as {name!r}"
+            faults.append((f"Recurring schedule {recurring.name!r} is not stored: {reason}", None))
             kept.append(id)
             continue
         try:
             definitions.append(task.schedules.define(recurring.options))
-        except Exception:
+        except Exception as error:
             # A middleware of the project may raise anything.
-            logger.exception("Recurring schedule %r of %s is not stored", recurring.name, name)
+            faults.append((f"Recurring schedule {recurring.name!r} of {name} is not stored", error))
             kept.append(id)
     definitions.sort(key=lambda definition: definition.id)
     digest = blake2b(b"".join(sorted(kept)), digest_size=16)
     for definition in definitions:
         digest.update(definition.encode())
-    return Declarations(definitions, kept, digest.digest())
+    return Declarations(definitions, faults, kept, digest.digest())

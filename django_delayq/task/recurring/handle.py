@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from django_delayq import runtime
 from django_delayq.clock import estimated_us, moment
@@ -29,7 +29,7 @@ class ScheduledRun(NamedTuple):
     took: timedelta
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ScheduleHandle:
     """One recurring schedule of a task, as it was when it was read; `refresh()` reads it again.
 
@@ -120,10 +120,13 @@ class ScheduleHandle:
         found = islice(occurrences(schedule, after_us=after_us), count)
         return [moment(each).astimezone(schedule.zone or UTC) for each in found]
 
-    def refresh(self) -> "ScheduleHandle | None":
-        """Return it as it is now; None if it was deleted. One round trip."""
+    def refresh(self) -> Self | None:
+        """Read it again, and return itself; None if it was deleted. One round trip."""
         [stored] = self._store.schedules(self._stored.shard).find([self._stored.id])
-        return None if stored is None else replace(self, _stored=stored)
+        if stored is None:
+            return None
+        self._stored = stored
+        return self
 
     def pause(self) -> bool:
         """Plant no further job, and cancel the waiting one; a running one goes on. Returns False if it was paused.

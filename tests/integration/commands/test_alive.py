@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
+from django_delayq.dispatcher.planter import Planter
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.schedules.definition import Definition
@@ -69,6 +70,21 @@ def test_nobody_plants(a_minute_ago: ShardApis) -> None:
     report_worker(a_minute_ago)
     [fault] = findings()["faults"]
     assert without_seconds(fault) == "A recurring schedule has had no new job for N s: start run_dispatcher."
+
+
+def test_a_schedule_that_the_dispatcher_cannot_read_is_a_warning(a_minute_ago: ShardApis) -> None:
+    shard = a_minute_ago.shard
+    definition = Definition(make_schedule("report", every=60, now_us=0), a_minute_ago.draft().job)
+    Schedules(shard).set_schedules([definition])
+    key = shard.keys("schedules")
+    stored = shard.execute("HGET", key, definition.id)
+    shard.execute("HSET", key, definition.id, stored.replace(b"every", b"daily"))
+    Planter(shard).plant(a_minute_ago.promote().schedules, now_us=a_minute_ago.clock.now_us)
+    report_worker(a_minute_ago)
+    assert findings()["warnings"] == [
+        "1 recurring schedules have no next job, because the dispatcher cannot read them: see delayq_schedules --state "
+        "unreadable."
+    ]
 
 
 def test_no_worker_serves_a_queue(a_minute_ago: ShardApis) -> None:

@@ -261,7 +261,7 @@ def test_a_damaged_schedule_is_wrong_until_a_person_has_decided(kept: Redis) -> 
     code, text = check("--repair")
     assert code == 1
     assert "WRONG: 1 SCHEDULE_DAMAGED, recurring schedules whose record is damaged." in text
-    assert "With --repair: kept until they are set again, or deleted." in text
+    assert "With --repair: kept until task.schedules sets or deletes them." in text
     get_store().schedules(0).delete_schedules([b"8 bytes."])
     assert not report()["wrong"]
 
@@ -278,7 +278,30 @@ def test_schedules_that_this_process_cannot_read_are_a_fault(kept: Redis, delayq
     assert f"WRONG: {fault}" in check()[1]
     delayq_settings.SECRET_KEY_FALLBACKS = [secret]
     delayq_settings.DELAYQ = {**plain, "SIGN": True}
-    assert not report()["wrong"]
+    found = report()
+    [warning] = [each for each in found["warnings"] if "schedules" in each]
+    assert warning.startswith("2 recurring schedules have an older key")
+    assert warning.endswith("--repair stores them again.")
+    assert not found["wrong"]
+    [warning] = [each for each in report("--repair")["warnings"] if "schedules" in each]
+    assert warning.endswith("They are stored again now.")
+    # They need the older key no more.
+    delayq_settings.SECRET_KEY_FALLBACKS = []
+    delayq_settings.DELAYQ = {**plain, "SIGN": True}
+    found = report()
+    assert not found["wrong"] and not [each for each in found["warnings"] if "schedules" in each]
+    assert {each.name for each in tasks.noop.schedules.iter()} == {"one", "two"}
+
+
+def test_declared_schedules_that_cannot_be_stored_are_a_fault(
+    kept: Redis, delayq_settings: Any, registered: Any
+) -> None:
+    registered({tasks.noop.name: tasks.noop})
+    recurring = {"big": {"task": tasks.noop.name, "every": 60, "args": ["x" * 2_000]}}
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "RECURRING": recurring, "MAX_PAYLOAD": 1_024}
+    [fault] = report()["faults"]
+    assert fault.startswith(f"Recurring schedule 'big' of {tasks.noop.name} is not stored: ")
+    assert "1,024" in fault
 
 
 def test_overdue_jobs_are_a_warning_that_names_their_queues(kept: Redis) -> None:

@@ -79,11 +79,11 @@ def test_no_call_changes_one(scheduled: ScheduledApis) -> None:
     declared, other = scheduled.define("declared"), scheduled.define("other")
     scheduled.declare(declared, by=OLD)
     record = scheduled.find(declared).record
-    with pytest.raises(InvalidSchedule, match="the schedule 'declared' is declared in code: change it there"):
+    with pytest.raises(InvalidSchedule, match="the schedule 'declared' is declared in the code of the dispatchers"):
         scheduled.schedules.set_schedules([other, scheduled.define("declared", args=[2])])
     assert names(scheduled) == {"declared": True}
     scheduled.add("other")
-    with pytest.raises(InvalidSchedule, match="the schedule 'declared' is declared in code"):
+    with pytest.raises(InvalidSchedule, match="the schedule 'declared' is declared in the code of the dispatchers"):
         scheduled.schedules.delete_schedules([other.id, declared.id])
     assert names(scheduled) == {"declared": True, "other": False}
     assert scheduled.find(declared).record == record

@@ -71,9 +71,9 @@ def test_a_dispatcher_stores_what_the_code_declares() -> None:
     found = task.schedules.get("morning")
     assert found.is_declared
     assert found.next()[0].isoformat().endswith("T09:00:00+09:00")
-    with pytest.raises(ValueError, match="declared in code"):
+    with pytest.raises(ValueError, match="declared in the code"):
         task.schedules.set("morning", every=60)
-    with pytest.raises(ValueError, match="declared in code"):
+    with pytest.raises(ValueError, match="declared in the code"):
         found.delete()
     assert found.pause()
     assert found.refresh().is_paused
