@@ -13,6 +13,7 @@ from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import ResultRecord
 from tests.stateful.model.limits import PAUSED_ID, TASK, entry_of
 from tests.stateful.model.model import Model
+from tests.stateful.model.schedules import record_of
 from tests.stateful.model.values import ModelJob, Place
 
 #: Notifications: the invariants check what they must announce, not what is in them.
@@ -92,7 +93,9 @@ def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
 
 def extras_of(job: ModelJob) -> bytes:
     """Return the extras record of a job, empty without a key."""
-    flags, digest, first_call, limits, tenant = 0, b"", b"", b"", b""
+    flags, schedule, digest, first_call, limits, tenant = 0, b"", b"", b"", b"", b""
+    if job.schedule is not None:
+        flags, schedule = 64 + 128 * job.has_begun, job.schedule + job.version.to_bytes(4)
     if job.digest is not None:
         flags, digest = 1 + 2 * job.until_start, job.digest
     if job.throttle is not None:
@@ -104,7 +107,7 @@ def extras_of(job: ModelJob) -> bytes:
     if job.limits:
         flags, limits = flags + 32, b"".join(limit + cost.to_bytes(2) for limit, cost in job.limits)
         limits += bytes((len(job.limits) + 128 * job.drops,))
-    return bytes((flags,)) + digest + first_call + limits + tenant if flags else b""
+    return bytes((flags,)) + schedule + digest + first_call + limits + tenant if flags else b""
 
 
 def add_tenants(expected: dict[str, Any], model: Model, keys: Keys) -> None:
@@ -154,6 +157,15 @@ def add_limits(expected: dict[str, Any], model: Model, keys: Keys) -> None:
     }
     if limits.paused_us is not None:
         expected[keys("paused_tasks")] = {PAUSED_ID: b"%d ann\xff%s" % (limits.paused_us, TASK.encode())}
+
+
+def add_schedules(expected: dict[str, Any], model: Model, keys: Keys) -> None:
+    """Add what Redis holds of recurring schedules."""
+    expected[keys("schedules")] = {id: record_of(each) for id, each in model.schedules.items()}
+    expected[keys("next_planting")] = {
+        id: each.next_us for id, each in model.schedules.items() if each.next_us is not None
+    }
+    expected[keys("declared_by")] = model.declared_by + b"".join(model.declared)
 
 
 def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
@@ -212,6 +224,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     add_tenants(expected, model, keys)
     add_limits(expected, model, keys)
+    add_schedules(expected, model, keys)
     if model.next_promotion is not None:
         expected[keys("next_promotion")] = str(model.next_promotion).encode()
     if model.no_reclaim_before:

@@ -11,6 +11,7 @@ from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.machine.limited import Limited
 from tests.stateful.machine.runner import scenarios_to, walk
 from tests.stateful.machine.scenarios import DAY_US
+from tests.stateful.machine.scheduled import Scheduled
 from tests.stateful.machine.strategies import Request
 from tests.stateful.model.values import Place
 
@@ -23,6 +24,10 @@ def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> N
 
 def test_redis_equals_model_after_every_walk_with_limits(client: Redis, redis_url: str) -> None:
     walk(client, redis_url, examples=max(1, EXAMPLES // 2), machine=Limited)
+
+
+def test_redis_equals_model_after_every_walk_with_schedules(client: Redis, redis_url: str) -> None:
+    walk(client, redis_url, examples=max(1, EXAMPLES // 2), machine=Scheduled)
 
 
 def test_an_encrypted_store_equals_the_model_too(client: Redis, redis_url: str) -> None:

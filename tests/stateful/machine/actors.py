@@ -9,7 +9,7 @@ from django_delayq.conf.config import Config
 from django_delayq.conf.queue_options import QueueOptions, Queues
 from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
-from django_delayq.job.job import Claim
+from django_delayq.job.job import Claim, Flag
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.progress import Progress
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest
@@ -18,7 +18,9 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.worker.settlement import decide_settlement
 from tests.one_by_one import OneByOne
+from tests.stateful.machine.planter import DrivenPlanter
 from tests.stateful.model.model import Model
+from tests.stateful.model.schedules import SCHEDULE_LIMIT
 from tests.stateful.model.values import Ended, ExpectedReply
 
 QUEUES = ("default", "mail", "a:b/ü")
@@ -72,6 +74,7 @@ class DrivenDispatcher(Promotion):
         self.world, self.limit = world, 500
         self.judged: list[Reclaim] = []
         self._dispatcher = Dispatcher(world.shard, self)
+        self.planter = self._dispatcher._planter = DrivenPlanter(world)
 
     def step(self, *, limit: int = 500) -> None:
         """Promote, and judge expired leases."""
@@ -91,6 +94,7 @@ class DrivenDispatcher(Promotion):
         to_let_in, parked_in = model.limits_to_let_in()
         assert (set(promoted.limits_to_let_in), set(promoted.parked_in)) == (to_let_in, parked_in)
         assert set(promoted.queues) == model.queues_to_name(model.now + promoted.sleep_us)
+        assert set(promoted.schedules) == model.schedules_to_plant()
         more = any(model.due(queue) for queue in QUEUES) or bool(model.pauses_ending(model.now) or to_let_in)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
@@ -105,7 +109,8 @@ class DrivenDispatcher(Promotion):
         assert moved == expected
         for limit, queue in product(limits, queues):
             job, room = model.next_parked(limit, queue), model.room_for_parked(limit, queue)
-            assert job is None or room.opens_at(job.cost_of(limit)) > model.now, f"{job} may go"
+            is_next = limit.startswith(SCHEDULE_LIMIT) and moved
+            assert job is None or is_next or room.opens_at(job.cost_of(limit)) > model.now, f"{job} may go"
         return moved
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
@@ -292,7 +297,7 @@ class DrivenWorker:
         found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in reply.claims]
         assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in expected.claims]
         for claim, job in zip(reply.claims, expected.claims, strict=True):
-            assert claim.is_dropped == (bool(job.limits) and job.held is None)
+            assert claim.is_dropped == (job.has(Flag.LIMITED) and job.held is None)
         for claim in reply.claims:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"
@@ -301,8 +306,10 @@ class DrivenWorker:
                 # A due time read from a rank is exact to the millisecond.
                 known = model.jobs[claim.raw_id]
                 expected_us = known.expires_us
-                if known.first_call is not None and known.record and claim.job.expiry:
-                    # Of a series, the body has the time without `max_wait`; after the first attempt it counts.
+                is_late = known.first_call is not None or known.schedule is not None
+                if is_late and known.record and claim.job.expiry:
+                    # Of a series, the body has the time without `max_wait`; of a job that was planted late, that of the
+                    # planting. After the first attempt it counts.
                     expected_us = claim.job.expiry.moment_us
                 assert (claim.expires_us is None) == (expected_us is None)
                 assert abs((claim.expires_us or 0) - (expected_us or 0)) < 1_000, "expires at another time"

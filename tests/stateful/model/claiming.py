@@ -6,7 +6,8 @@ from typing import Any
 
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.model.limits import PAUSED_ID, Limited
+from tests.stateful.model.limits import PAUSED_ID, Obstacle
+from tests.stateful.model.schedules import Schedules
 from tests.stateful.model.turns import Next
 from tests.stateful.model.values import ENDED_FOR_GOOD, Ended, ExpectedReply, ModelJob, Place
 
@@ -18,7 +19,7 @@ MOST_PARKED = 64
 NOT_BEGUN = (OutcomeKind.UNSTARTED, OutcomeKind.PAUSED)
 
 
-class Claiming(Limited):
+class Claiming(Schedules):
     """The state with the transitions of workers."""
 
     def exchange(
@@ -41,6 +42,7 @@ class Claiming(Limited):
         settled = [item for item in ended if item.lease not in lost | stopped]
         for item in settled:
             self._settle(self.jobs[item.lease[:12]], item)
+        self._record_runs()
         for item in sorted(settled, key=lambda item: item.ending in NOT_BEGUN):
             self._take_key_again(item)
         most_limited = want if want_limited is None else want_limited
@@ -138,6 +140,7 @@ class Claiming(Limited):
             may_be_spared = job is not None and (job.unconfirmed or not item.spared)
             if job and job.score <= self.now and (job.stop_by is not None) == stops and (stops or may_be_spared):
                 self._settle(job, item)
+                self._record_runs()
                 self._take_key_again(item)
                 carried_out += 1
         return carried_out
@@ -151,6 +154,7 @@ class Claiming(Limited):
         it finds others.
         """
         claims, aside, parked, look, passed_over = list[Next](), list[ModelJob](), 0, want, False
+        self.begun.clear()
         while not claims:
             back = [
                 (self._sort_key(job, job.score, -1, queues, strict), Next(job))
@@ -163,13 +167,13 @@ class Claiming(Limited):
             seen = [each for _, each in in_order][:look]
             aside = [] if may_recover else [each.job for each in seen if each.job.crash_suspected]
             to_look_at = [each for each in seen if each.job not in aside]
-            to_park, passed_over = self._take_from(to_look_at, claims, want, most_limited)
+            to_park, passed_over = self._take_from(to_look_at, claims, want, most_limited, MOST_PARKED - parked)
             for job in aside:
                 job.place, job.is_late = Place.RECOVERED, False
                 self._list_queue(job.queue)
-            for job, limit, moment in to_park:
+            for job, obstacle in to_park:
                 self._leave(job)
-                self._park(job, limit, moment)
+                self._park(job, obstacle.limit, obstacle.moment)
             self._follow()
             parked, look = parked + len(to_park), max(want, LOOK)
             if not aside and not to_park or parked >= MOST_PARKED:
@@ -177,26 +181,29 @@ class Claiming(Limited):
         return claims, parked, passed_over
 
     def _take_from(
-        self, seen: Sequence[Next], claims: list[Next], want: int, most_limited: int
-    ) -> tuple[list[tuple[ModelJob, bytes, float]], bool]:
+        self, seen: Sequence[Next], claims: list[Next], want: int, most_limited: int, most_parked: int
+    ) -> tuple[list[tuple[ModelJob, Obstacle]], bool]:
         """Add the jobs that may be claimed; return those that must wait for a limit, and until when.
 
         Returns also whether a crashed job was passed over, because no more jobs with limits may be claimed.
         """
-        waiting, passed_over = list[tuple[ModelJob, bytes, float]](), False
+        waiting, passed_over = list[tuple[ModelJob, Obstacle]](), False
         for each in seen:
             job = each.job
             alone = job.crash_suspected or job.has(Flag.LARGE)
-            is_beyond = bool(job.limits) and sum(bool(other.job.limits) for other in claims) >= most_limited
+            limited = sum(other.job.has(Flag.LIMITED) for other in claims)
+            is_beyond = job.has(Flag.LIMITED) and limited >= most_limited
             if len(claims) == want or (alone and claims and not is_beyond):
+                break
+            if job.has(Flag.LIMITED) and len(waiting) == most_parked:
                 break
             if is_beyond:
                 passed_over = passed_over or job.place is Place.RECOVERED
                 continue
             in_the_way = self._in_the_way(job)
-            job.is_dropped = in_the_way is not None and in_the_way[0] != PAUSED_ID and job.drops
+            job.is_dropped = in_the_way is not None and in_the_way.drops
             if in_the_way and not job.is_dropped:
-                waiting.append((job, *in_the_way))
+                waiting.append((job, in_the_way))
                 continue
             claims.append(each)
             if alone:
@@ -292,6 +299,7 @@ class Claiming(Limited):
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
         if item.ending in ENDED_FOR_GOOD or job.ended >= job.max_attempts:
             job.place, job.score, job.holds_key = Place.DEAD, self.now, False
+            self._run_ended(job, "dead")
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.crash_suspected = (
                 Place.RECOVERED if crash_suspected else Place.READY,

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
+from typing import NamedTuple
 
 from django_delayq.conf.limit_rules import LimitRule
+from django_delayq.job.job import Flag
 from django_delayq.store.digests import limit_name_digest, paused_task_digest, queue_hash, tenant_digest
 from tests.stateful.model.model_state import SECOND_US, ModelState
 from tests.stateful.model.starts import Starts
@@ -41,6 +43,14 @@ class Limits:
     #: A person's order may move a time on farther than the rule allows.
     chosen: Counter[bytes] = field(default_factory=Counter)
     charged: dict[bytes, float] = field(default_factory=dict)
+
+
+class Obstacle(NamedTuple):
+    """What keeps a job from beginning, until when, and whether the job is dropped."""
+
+    limit: bytes
+    moment: float = inf
+    drops: bool = False
 
 
 @dataclass
@@ -189,7 +199,7 @@ class Limited(ModelState):
                 return count, moment if count or actual.opens_at(cost) > self.now else inf
             self._leave(job)
             job.place = Place.READY
-            job.let_in = limit if job.limits and limit != PAUSED_ID else None
+            job.let_in = limit if any(limit == own for own, _ in job.limits) else None
             self._list_queue(queue)
             self._follow()
             room, count = room.with_jobs(1, cost), count + 1
@@ -219,22 +229,24 @@ class Limited(ModelState):
             self.limits.times[limit] = self.limits.charged[limit] = room.with_jobs(1, cost).time
         self.limits.chosen[limit] += 1
 
-    def _in_the_way(self, job: ModelJob) -> tuple[bytes, float] | None:
-        """Return the limit that keeps a job from beginning, and until when; None: it may, and its limits count it."""
-        if job.limits and self.limits.paused_us is not None:
-            return PAUSED_ID, inf
+    def _in_the_way(self, job: ModelJob) -> Obstacle | None:
+        """Return the limit that keeps a job from beginning; None: it may, and its limits count it."""
+        if job.has(Flag.LIMITED) and self.limits.paused_us is not None:
+            return Obstacle(PAUSED_ID)
         for limit, cost in job.limits:
             moment = self._room(limit).opens_at(cost)
             self._correct_time(limit)
             if moment > self.now:
-                return limit, moment
-            others = [each for each in self._parked(limit) if each.queue == job.queue]
-            before = [each for each in others if group_of(each) == group_of(job) and order_of(each) < order_of(job)]
-            if before and job.let_in != limit:
-                return limit, 0
+                return Obstacle(limit, moment, job.drops)
+            if self._is_behind_others(job, limit) and job.let_in != limit:
+                return Obstacle(limit, 0, job.drops)
         for limit, cost in job.limits:
             self._charge(limit, cost)
         return None
+
+    def _is_behind_others(self, job: ModelJob, limit: bytes) -> bool:
+        others = [each for each in self._parked(limit) if (each.queue, group_of(each)) == (job.queue, group_of(job))]
+        return any(order_of(each) < order_of(job) for each in others)
 
     def _check_start(self, limit: bytes, cost: int, lease: bytes) -> None:
         room = self._room(limit)
@@ -243,8 +255,10 @@ class Limited(ModelState):
     def _hold(self, jobs: Sequence[ModelJob], *, ordered: bool = False) -> None:
         """Let claimed jobs take the slots that were counted when they were chosen, or that a person ordered."""
         for job in jobs:
-            job.let_in = None
-            if job.limits and not job.is_dropped:
+            let_in, job.let_in = job.let_in, None
+            if job.is_dropped and let_in:
+                self._open(let_in, 0)
+            elif job.has(Flag.LIMITED) and not job.is_dropped:
                 job.held = list(job.limits)
         self.limits.chosen.clear()
         for job in [] if ordered else jobs:

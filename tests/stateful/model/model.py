@@ -44,6 +44,7 @@ class Model(Enqueueing, Claiming):
             self._end(job, "trimmed")
         self.windows = {digest: window for digest, window in self.windows.items() if window[1] > self.now}
         self._end_limits()
+        self.name_schedules()
         self.promoted_at, self.alarm_heard = self.now, False
         self.expired_by = self._expired_by()
         expired = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.expired_by}
@@ -63,6 +64,7 @@ class Model(Enqueueing, Claiming):
         if job.throttle and self.windows.get(job.throttle, (None, 0))[0] == raw_id:
             del self.windows[job.throttle]
         self._end(job, "cancelled", keep=True)
+        self._record_runs()
         self._follow()
         return True
 

@@ -10,7 +10,7 @@ from django_delayq.job.body.codec import with_due
 from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 from django_delayq.job.unsent import Throttle, UnsentJob
-from django_delayq.store.digests import key_digest, limit_digest, tenant_digest
+from django_delayq.store.digests import key_digest, limit_digest, schedule_id, tenant_digest
 
 #: Endings after which a job is a dead letter, whatever its attempts.
 ENDED_FOR_GOOD = (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK, OutcomeKind.EXPIRED)
@@ -96,6 +96,10 @@ class ModelJob:
     held: list[tuple[bytes, int]] | None = None
     #: It was claimed to be dropped.
     is_dropped: bool = False
+    #: Its recurring schedule, the version for which it was planted (0: a person runs it), and whether it ever began.
+    schedule: bytes | None = None
+    version: int = 0
+    has_begun: bool = False
 
     @classmethod
     def of(cls, draft: UnsentJob) -> "ModelJob":
@@ -113,6 +117,7 @@ class ModelJob:
             tenant_name=job.tenant,
             limits=tuple((limit_digest(*limit), draft.cost) for limit in job.limits),
             drops=draft.drops,
+            schedule=schedule_id(job.task, job.occurrence.schedule) if job.occurrence else None,
         )
 
     def use(self, options: QueueOptions) -> None:

@@ -1,15 +1,22 @@
 """Process with a planted bug: walk with the django_delayq that comes first on PYTHONPATH, and exit with the outcome.
 
-Arguments: the folder that the package must come from, the URL of an empty Redis, the number of walks, and "limits" to
-walk with jobs under limits.
+Arguments: the folder that the package must come from, the URL of an empty Redis, the number of walks, and a name of
+MACHINES.
 """
 
 import os
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 PASSED, DETECTED, BROKEN = 0, 10, 20
+#: Of each name the module of the machine that walks, and its class.
+MACHINES = {
+    "": ("scenarios", "Scenarios"),
+    "limits": ("limited", "Limited"),
+    "schedules": ("scheduled", "Scheduled"),
+}
 
 
 def main(folder: str, url: str, examples: int, machine: str = "") -> int:
@@ -27,11 +34,10 @@ def main(folder: str, url: str, examples: int, machine: str = "") -> int:
 
     from redis import Redis
 
-    from tests.stateful.machine.limited import Limited
     from tests.stateful.machine.runner import walk
-    from tests.stateful.machine.scenarios import Scenarios
 
-    walks = Limited if machine == "limits" else Scenarios
+    module, name = MACHINES[machine]
+    walks = getattr(import_module(f"tests.stateful.machine.{module}"), name)
     try:
         walk(Redis.from_url(url, protocol=2), url, examples=examples, derandomize=True, machine=walks)
     except AssertionError as error:
