@@ -190,6 +190,12 @@ class ScheduleSteps(Limited):
         dispatcher.planter.waits = False
         return dispatcher
 
+    def look(self) -> None:
+        """Let a dispatcher promote as one that was notified: a later notification is seen to be sent."""
+        if self.world.client.lpop(self.world.keys("notify_dispatcher")):
+            self.world.model.alarm_heard = True
+        super().look()
+
     # -- the way to a state
 
     def schedule_named(self, name: str) -> ModelSchedule | None:
