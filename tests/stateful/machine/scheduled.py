@@ -141,7 +141,7 @@ class Scheduled(ScheduleSteps):
         worker, other = self.started(of), self.worker(0)
         for _ in range(number):
             self.next_occurrence(of.name)
-            worker.heartbeat(worker.held)
+            worker.heartbeat(worker.held, progress=0.5)
             if not together:
                 other.exchange(3)
                 other.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(other.held))
@@ -160,6 +160,25 @@ class Scheduled(ScheduleSteps):
             other.exchange(2, endings=[OutcomeKind.SUCCEEDED] * len(other.held))
             self.check()
             self.sweep_limits()
+
+    @rule(
+        of=recurring,
+        times=st.integers(1, 2),
+        ended=st.sampled_from([OutcomeKind.STOPPED, OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED]),
+    )
+    def the_next_job_stops_the_running_one(self, of: Recurring, times: int, ended: OutcomeKind) -> None:
+        """Which reports its progress, and has the same time to end whatever comes meanwhile."""
+        of = possible(replace(of, overlap="stop", every=EVERY, ends=None))
+        worker, other = self.started(of), self.worker(0)
+        for _ in range(times):
+            worker.heartbeat(worker.held, progress=0.5)
+            self.next_occurrence(of.name)
+            other.exchange(2)
+            self.check()
+        worker.exchange(0, endings=[ended] * len(worker.held))
+        self.check()
+        self.settle_time()
+        other.exchange(2, endings=[OutcomeKind.SUCCEEDED] * len(other.held))
 
     @rule(
         of=recurring,
@@ -238,22 +257,24 @@ class Scheduled(ScheduleSteps):
 
     @rule(
         of=recurring,
-        catch_up=st.sampled_from(["last", "none", "all", "all"]),
+        catch_up=st.sampled_from(["last", "none", "none", "all"]),
         passed=st.integers(0, 12),
-        begun=st.booleans(),
-        waits=st.booleans(),
+        last=st.sampled_from(["runs", "has run", "waits", "waits for another"]),
+        taken=st.booleans(),
     )
-    def nobody_plants_for_a_while(self, of: Recurring, catch_up: str, passed: int, begun: bool, waits: bool) -> None:
-        """Its last job has run, runs, or still waits; then the missed occurrences get what `catch_up` says."""
+    def nobody_plants_for_a_while(self, of: Recurring, catch_up: str, passed: int, last: str, taken: bool) -> None:
+        """Then the missed occurrences get what `catch_up` says; a worker may take the job that waits before that."""
         overlap = of.overlap if catch_up != "all" or of.overlap == "wait" else "allow"
         of = possible(replace(of, every=EVERY, overlap=overlap, catch_up=catch_up))
         worker = self.started(of)
-        if waits:
-            self.next_occurrence(of.name)
-        elif not begun:
+        if last in ("has run", "waits"):
             worker.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
-        self.world.advance_to(self.world.model.now + max(0, passed * EVERY * SECOND - SECOND // 2))
+        if last.startswith("waits"):
+            self.next_occurrence(of.name)
+        self.world.advance_to(self.world.model.now + max(0, passed * EVERY * SECOND // 2 - 1))
         self.check()
+        if taken:
+            worker.exchange(1)
         self.look()
         self.check()
         worker.exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
@@ -357,7 +378,8 @@ class Scheduled(ScheduleSteps):
 
 #: The other machines walk these. They have nothing to do with schedules, and take most of the time.
 _OTHERS = """
-a_crashed_job_of_a_tenant_is_set_aside a_served_tenant_has_no_turn_for_a_while an_unused_queue_is_removed_and_comes_back
+a_crashed_job_of_a_tenant_is_set_aside a_running_job_takes_a_slot_beside_others
+a_served_tenant_has_no_turn_for_a_while an_unused_queue_is_removed_and_comes_back
 calls_are_throttled claim_behind_a_pop_is_confirmed dead_letter_dies_again_before_somebody_decides
 dead_letter_is_requeued_while_its_key_is_taken dead_letters_are_removed end_spread give_back_slot
 job_that_was_asked_to_stop_reports_progress jobs_are_promoted_at_their_times jobs_are_run_before_their_time
