@@ -368,10 +368,11 @@ class Scheduled(ScheduleSteps):
 
     def teardown(self) -> None:
         """Nobody plants any more; jobs that wait are dropped, and all that run end."""
-        if sys.exc_info()[0] is None:
-            for schedule in self.world.model.schedules.values():
-                self.pause(schedule.definition.schedule.name, cancels=False)
-            self.check()
+        if sys.exc_info()[0] is not None:
+            return
+        for schedule in self.world.model.schedules.values():
+            self.pause(schedule.definition.schedule.name, cancels=False)
+        self.check()
         super().teardown()
         assert not any(schedule.running for schedule in self.world.model.schedules.values())
 

@@ -42,7 +42,9 @@ class Rhythm:
         """Return until when the job of an occurrence may begin; None: it never expires."""
         if self.options.catch_up != "none":
             return None
-        usual_us = min(HOUR_US, self.every_us) if self.after(occurrence) is not None else HOUR_US
+        # After a change it may be no occurrence, but the moment of the change.
+        following = self.after(occurrence)
+        usual_us = HOUR_US if following is None else min(HOUR_US, following - occurrence)
         return self.due_us(occurrence) + (self.options.window_us or usual_us)
 
     def has_expired(self, occurrence: int, at_us: int) -> bool:
