@@ -10,11 +10,14 @@ from tests.stateful.mutations.engine import MORE
 from tests.stateful.mutations.first import FIRST
 from tests.stateful.mutations.limits import LIMITS
 from tests.stateful.mutations.mutation import Mutation
+from tests.stateful.mutations.schedule_runs import FIRST_OF_RUNS, RUNS
+from tests.stateful.mutations.schedules import FIRST_OF_SCHEDULES, SCHEDULES
 from tests.stateful.mutations.tenants import TENANTS
 from tests.stateful.mutations.throttles import THROTTLES
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
-BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *MUTATIONS]
+OF_SCHEDULES = [*FIRST_OF_SCHEDULES, *FIRST_OF_RUNS, *SCHEDULES, *RUNS]
+BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *OF_SCHEDULES, *MUTATIONS]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

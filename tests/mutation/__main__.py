@@ -21,9 +21,12 @@ from tests.stateful.mutations.limits import LIMITS
 from tests.stateful.mutations.mutation import Mutation
 from tests.stateful.mutations.plant import ROOT, plant
 from tests.stateful.mutations.process import DETECTED
+from tests.stateful.mutations.schedule_runs import FIRST_OF_RUNS, RUNS
+from tests.stateful.mutations.schedules import FIRST_OF_SCHEDULES, SCHEDULES
 from tests.stateful.mutations.tenants import TENANTS
 from tests.stateful.mutations.throttles import THROTTLES
 
+OF_SCHEDULES = [*FIRST_OF_SCHEDULES, *FIRST_OF_RUNS, *SCHEDULES, *RUNS]
 #: Most examples of the state machine, and most seconds, within which a bug must be detected.
 EXAMPLES, PATIENCE = 200, 600
 #: The exit code of pytest if tests failed. Other codes mean an error of pytest or an empty selection.
@@ -33,7 +36,7 @@ FAILED = 1
 def run_state_machine(bug: Mutation, url: str) -> str:
     """Return "the state machine" if it detects the bug, else an empty string."""
     with tempfile.TemporaryDirectory() as folder:
-        machine = "limits" if bug in LIMITS else ""
+        machine = "limits" if bug in LIMITS else "schedules" if bug in OF_SCHEDULES else ""
         command = [sys.executable, "-m", "tests.stateful.mutations.process", folder, url, str(EXAMPLES), machine]
         ended = run(command, plant(bug, Path(folder)), folder)
     return "the state machine" if ended.returncode == DETECTED else ""
@@ -88,7 +91,7 @@ def judge(bug: Mutation, tests: tuple[str, ...]) -> bool:
 
 def main(words: str = "") -> int:
     """Run the bugs, as many at once as there are CPUs, and return the exit code."""
-    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS)), *MUTATIONS.items()]
+    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *OF_SCHEDULES)), *MUTATIONS.items()]
     bugs = [(bug, tests) for bug, tests in known if words in bug.name]
     if not bugs:
         print(f"No bug has {words!r} in its name; tests/mutation/ and tests/stateful/mutations.py have the names.")

@@ -13,6 +13,8 @@ from tests.stateful.mutations.limits import LIMITS
 from tests.stateful.mutations.mutation import Mutation
 from tests.stateful.mutations.plant import plant
 from tests.stateful.mutations.process import DETECTED, PASSED
+from tests.stateful.mutations.schedule_runs import FIRST_OF_RUNS, RUNS
+from tests.stateful.mutations.schedules import FIRST_OF_SCHEDULES, SCHEDULES
 from tests.stateful.mutations.tenants import TENANTS
 from tests.stateful.mutations.throttles import THROTTLES
 
@@ -34,7 +36,7 @@ def check_caught(bug: Mutation, folder: Path, url: str, examples: int, machine: 
     assert ended.returncode == DETECTED, f"{bug.name}: {ended.stdout}{ended.stderr}"
 
 
-@pytest.mark.parametrize("machine", ["", "limits"])
+@pytest.mark.parametrize("machine", ["", "limits", "schedules"])
 def test_copy_without_bug_passes(machine: str, client: Redis, redis_url: str, tmp_path: Path) -> None:
     ended = walk_with(None, tmp_path, redis_url, WITHOUT_BUG, machine)
     assert ended.returncode == PASSED, ended.stdout + ended.stderr
@@ -43,6 +45,13 @@ def test_copy_without_bug_passes(machine: str, client: Redis, redis_url: str, tm
 @pytest.mark.parametrize("bug", FIRST, ids=lambda bug: bug.name)
 def test_state_machine_detects_bug(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES)
+
+
+@pytest.mark.parametrize("bug", [*FIRST_OF_SCHEDULES, *FIRST_OF_RUNS], ids=lambda bug: bug.name)
+def test_state_machine_detects_first_bug_of_schedules(
+    bug: Mutation, client: Redis, redis_url: str, tmp_path: Path
+) -> None:
+    check_caught(bug, tmp_path, redis_url, EXAMPLES, "schedules")
 
 
 @pytest.mark.slow
@@ -55,3 +64,9 @@ def test_state_machine_detects_further_bug(bug: Mutation, client: Redis, redis_u
 @pytest.mark.parametrize("bug", LIMITS, ids=lambda bug: bug.name)
 def test_state_machine_detects_bug_of_limits(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES, "limits")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [*SCHEDULES, *RUNS], ids=lambda bug: bug.name)
+def test_state_machine_detects_bug_of_schedules(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
+    check_caught(bug, tmp_path, redis_url, EXAMPLES, "schedules")

@@ -32,6 +32,7 @@ def test_redis_equals_model_after_every_walk_with_schedules(client: Redis, redis
 
 def test_an_encrypted_store_equals_the_model_too(client: Redis, redis_url: str) -> None:
     walk(client, redis_url, examples=max(1, EXAMPLES // 8), encrypt=True)
+    walk(client, redis_url, examples=max(1, EXAMPLES // 16), encrypt=True, machine=Scheduled)
 
 
 def test_what_one_promotion_does_not_remove_the_next_one_does(client: Redis, redis_url: str) -> None:

@@ -157,6 +157,21 @@ class Limited(Scenarios):
         self.sweep_limits()
         self.worker(0).exchange(3)
 
+    @rule(use=all_limits, cost=st.sampled_from([1, 2]), others=st.integers(0, 3))
+    def a_running_job_takes_a_slot_beside_others(self, use: LimitUse, cost: int, others: int) -> None:
+        """Until the limit is closed; it gives its slot back before it ends."""
+        worker = self.fresh_worker()
+        self.enqueue([Request()])
+        worker.exchange(3)
+        for number in range(others):
+            self.take(use, number.to_bytes(30), cost=1, length_us=5 * SECOND)
+        self.check()
+        for claim in [claim for claim in worker.held if not claim.is_dropped][:1]:
+            self.take(use, claim.lease, cost=cost, length_us=None)
+            self.check()
+            self.give_back(use, claim.lease)
+        self.check()
+
     @rule(limits=limited, batch=st.lists(requests, min_size=2, max_size=4), ahead=st.booleans())
     def jobs_of_a_paused_task_wait(self, limits: JobLimits, batch: list[Request], ahead: bool) -> None:
         """They are parked when a worker settles them, and let in when the task is resumed."""

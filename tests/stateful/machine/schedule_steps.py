@@ -1,6 +1,6 @@
 """Schedule steps: what the rules of recurring schedules do, each compared with the model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,9 +130,11 @@ class ScheduleSteps(Limited):
         after = replace(before or by, started_us=0) if late else before
         found = self.declarations.declare_schedules([each for each, _ in made], by=by, kept=kept_ids, after=after)
         packed = b"" if after is None else after.pack()
+        known = dict(self.world.model.schedules)
         expected = self.world.model.declare(made, by=by.pack(), kept=kept_ids, after=packed)
         assert (None if found is None else set(found)) == expected
         self.cancel_all(found if cancels else None)
+        self.let_versions_pass(known)
 
     def pause(self, name: str, *, cancels: bool = True) -> None:
         id = self.id_of(name)
@@ -151,11 +153,22 @@ class ScheduleSteps(Limited):
 
     def delete(self, names: Sequence[str], *, cancels: bool = True) -> None:
         ids = [self.id_of(name) for name in names]
+        known = dict(self.world.model.schedules)
         found, expected = self.compared(
             lambda: self.schedules.delete_schedules(ids), lambda: self.world.model.delete_schedules(ids)
         )
         assert found == expected
         self.cancel_all([each for each in found or () if each] if cancels else None)
+        self.let_versions_pass(known)
+
+    def let_versions_pass(self, known: Mapping[bytes, ModelSchedule]) -> None:
+        """Let a millisecond pass for each version of the schedules that were deleted.
+
+        Versions are times. If one is made again within the millisecond of a version, it has that version again, and a
+        plan or a job of the deleted one would count as its own.
+        """
+        gone_ms = [each.changed_ms for id, each in known.items() if id not in self.world.model.schedules]
+        self.world.advance_to(max(self.world.model.now, (max(gone_ms, default=0) + 1) * 1_000))
 
     def compared(self, act: Callable[[], Any], expect: Callable[[], Any]) -> tuple[Any, Any]:
         """Return what both return; None if both refuse."""
@@ -191,6 +204,12 @@ class ScheduleSteps(Limited):
         dispatcher.step()
         dispatcher.planter.waits = False
         return dispatcher
+
+    def look(self) -> None:
+        """Let a dispatcher promote as one that was notified: a later notification is seen to be sent."""
+        if self.world.client.lpop(self.world.keys("notify_dispatcher")):
+            self.world.model.alarm_heard = True
+        super().look()
 
     # -- the way to a state
 

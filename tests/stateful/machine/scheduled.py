@@ -9,6 +9,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.records import DeclaredBy
 from tests.stateful.machine.actors import FAIR, QUEUES
+from tests.stateful.machine.limited import Limited
 from tests.stateful.machine.schedule_steps import EVERY, NAMES, Recurring, ScheduleSteps, possible
 from tests.stateful.machine.strategies import ENDINGS, NO_LIMITS, SECOND, endings, picks
 from tests.stateful.model.values import Place
@@ -140,7 +141,7 @@ class Scheduled(ScheduleSteps):
         worker, other = self.started(of), self.worker(0)
         for _ in range(number):
             self.next_occurrence(of.name)
-            worker.heartbeat(worker.held)
+            worker.heartbeat(worker.held, progress=0.5)
             if not together:
                 other.exchange(3)
                 other.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(other.held))
@@ -162,8 +163,27 @@ class Scheduled(ScheduleSteps):
 
     @rule(
         of=recurring,
+        times=st.integers(1, 2),
+        ended=st.sampled_from([OutcomeKind.STOPPED, OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED]),
+    )
+    def the_next_job_stops_the_running_one(self, of: Recurring, times: int, ended: OutcomeKind) -> None:
+        """Which reports its progress, and has the same time to end whatever comes meanwhile."""
+        of = possible(replace(of, overlap="stop", every=EVERY, ends=None))
+        worker, other = self.started(of), self.worker(0)
+        for _ in range(times):
+            worker.heartbeat(worker.held, progress=0.5)
+            self.next_occurrence(of.name)
+            other.exchange(2)
+            self.check()
+        worker.exchange(0, endings=[ended] * len(worker.held))
+        self.check()
+        self.settle_time()
+        other.exchange(2, endings=[OutcomeKind.SUCCEEDED] * len(other.held))
+
+    @rule(
+        of=recurring,
         change=st.sampled_from(["set", "equal", "pause", "delete", "declare", "plant", "pause and resume", "begin"]),
-        off=st.sampled_from([0, EVERY * SECOND]),
+        off=st.sampled_from([0, 0, EVERY * SECOND]),
         cancels=st.booleans(),
     )
     def a_schedule_changes_before_its_plan_is_stored(self, of: Recurring, change: str, off: int, cancels: bool) -> None:
@@ -198,6 +218,21 @@ class Scheduled(ScheduleSteps):
         if planner.planter.sent:
             planner.planter.send(planner.planter.sent[-1])
 
+    @rule(of=recurring, changes=st.booleans(), off=st.sampled_from([-1, 0]))
+    def a_dispatcher_cannot_read_a_schedule(self, of: Recurring, changes: bool, off: int) -> None:
+        """It is marked, and another dispatcher looks at it a minute later, or as soon as it has changed."""
+        self.set([of])
+        planner = self.planned_by(0).planter
+        planner.as_unreadable()
+        planner.store_planned()
+        self.check()
+        if changes:
+            self.set([replace(of, arg=6)])
+        schedule = self.schedule_named(of.name)
+        if schedule and schedule.next_us is not None:
+            self.world.advance_to(max(self.world.model.now, schedule.next_us + off))
+        self.look()
+
     @rule(
         of=recurring,
         ended=st.lists(st.sampled_from([OutcomeKind.REJECTED, OutcomeKind.SUCCEEDED]), min_size=2, max_size=4),
@@ -220,17 +255,26 @@ class Scheduled(ScheduleSteps):
         self.check()
         self.resume(of.name)
 
-    @rule(of=recurring, passed=st.integers(0, 12), begun=st.booleans(), waits=st.booleans())
-    def nobody_plants_for_a_while(self, of: Recurring, passed: int, begun: bool, waits: bool) -> None:
-        """Its last job has run, runs, or still waits; then the missed occurrences get what `catch_up` says."""
-        of = possible(replace(of, every=EVERY))
+    @rule(
+        of=recurring,
+        catch_up=st.sampled_from(["last", "none", "none", "all"]),
+        passed=st.integers(0, 12),
+        last=st.sampled_from(["runs", "has run", "waits", "waits for another"]),
+        taken=st.booleans(),
+    )
+    def nobody_plants_for_a_while(self, of: Recurring, catch_up: str, passed: int, last: str, taken: bool) -> None:
+        """Then the missed occurrences get what `catch_up` says; a worker may take the job that waits before that."""
+        overlap = of.overlap if catch_up != "all" or of.overlap == "wait" else "allow"
+        of = possible(replace(of, every=EVERY, overlap=overlap, catch_up=catch_up))
         worker = self.started(of)
-        if waits:
-            self.next_occurrence(of.name)
-        elif not begun:
+        if last in ("has run", "waits"):
             worker.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
-        self.world.advance_to(self.world.model.now + max(0, passed * EVERY * SECOND - SECOND // 2))
+        if last.startswith("waits"):
+            self.next_occurrence(of.name)
+        self.world.advance_to(self.world.model.now + max(0, passed * EVERY * SECOND // 2 - 1))
         self.check()
+        if taken:
+            worker.exchange(1)
         self.look()
         self.check()
         worker.exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
@@ -324,9 +368,27 @@ class Scheduled(ScheduleSteps):
 
     def teardown(self) -> None:
         """Nobody plants any more; jobs that wait are dropped, and all that run end."""
-        if sys.exc_info()[0] is None:
-            for schedule in self.world.model.schedules.values():
-                self.pause(schedule.definition.schedule.name, cancels=False)
-            self.check()
+        if sys.exc_info()[0] is not None:
+            return
+        for schedule in self.world.model.schedules.values():
+            self.pause(schedule.definition.schedule.name, cancels=False)
+        self.check()
         super().teardown()
         assert not any(schedule.running for schedule in self.world.model.schedules.values())
+
+
+#: The other machines walk these. They have nothing to do with schedules, and take most of the time.
+_OTHERS = """
+a_crashed_job_of_a_tenant_is_set_aside a_running_job_takes_a_slot_beside_others
+a_served_tenant_has_no_turn_for_a_while an_unused_queue_is_removed_and_comes_back
+calls_are_throttled claim_behind_a_pop_is_confirmed dead_letter_dies_again_before_somebody_decides
+dead_letter_is_requeued_while_its_key_is_taken dead_letters_are_removed end_spread give_back_slot
+job_that_was_asked_to_stop_reports_progress jobs_are_promoted_at_their_times jobs_are_run_before_their_time
+jobs_of_a_rate_come_back jobs_replace_others_beside_a_full_tenant one_job_fails_again_and_again operation_races_claim
+queues_are_served_in_their_order released_jobs_notify_again reply_to_an_enqueue_is_lost requeue_evenly
+scripts_are_flushed
+something_happens_to_a_job_that_waits spread_is_continued take_slot task_backs_off tenants_take_turns_under_a_limit
+"""
+for _name in _OTHERS.split():
+    assert hasattr(Limited, _name)
+    setattr(Scheduled, _name, None)

@@ -42,7 +42,7 @@ class Rhythm:
         """Return until when the job of an occurrence may begin; None: it never expires."""
         if self.options.catch_up != "none":
             return None
-        # A change leaves a moment just before an occurrence in place of the last one.
+        # After a change it may be no occurrence, but the moment of the change.
         following = self.after(occurrence)
         usual_us = HOUR_US if following is None else min(HOUR_US, following - occurrence)
         return self.due_us(occurrence) + (self.options.window_us or usual_us)
