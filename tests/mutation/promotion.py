@@ -16,7 +16,8 @@ LIMITS_LUA = "store/lua/_limits.lua"
 PLAN, PLANS = "recurring/plan.py", "tests/unit/recurring/test_plan.py"
 DECLARE, DECLARED = "store/lua/declare_schedules.lua", "tests/integration/store/schedules/test_declared.py"
 DECLARER, DECLARATIONS = "dispatcher/declarer.py", "tests/integration/task/declarations/test_declarations.py"
-ALIVE = "tests/integration/commands/test_alive.py"
+ALIVE, REPORTS = "tests/integration/commands/test_alive.py", "tests/integration/commands/test_delayq_check.py"
+HELPERS = "tests/testing_helpers/test_schedules.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -271,6 +272,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return not self._declared.is_dispatcher_alive(before.process)",
         "return True",
     ): (DECLARATIONS,),
+    at(
+        "the clock of a host decides whether a dispatcher is alive",
+        "store/schedules/schedule_declarations.py",
+        "self._shard.now_us(time) - float(seen)",
+        "__import__('time').time_ns() // 1_000 - float(seen)",
+    ): (DECLARATIONS,),
+    at(
+        "the waiting job of a changed declaration stays",
+        "store/schedules/schedule_declarations.py",
+        "cancel_planted(to_cancel or [])",
+        "cancel_planted([])",
+    ): (HELPERS,),
+    at(
+        "a repair leaves schedules with an older key",
+        "management/preflight.py",
+        "range(0, len(older) if repair else 0, BATCH)",
+        "range(0, 0, BATCH)",
+    ): (REPORTS,),
     at(
         "a dispatcher promotes nothing while Redis accepts no schedules",
         DECLARER,
