@@ -285,7 +285,7 @@ class Scheduled(ScheduleSteps):
         of=recurring,
         how=st.sampled_from(["cancel", "move", "reschedule", "claim", "pause queue", "requeue", "nothing"]),
         state=st.sampled_from(["scheduled", "ready", "parked", "running", "retried", "dropped"]),
-        change=st.sampled_from(["set", "pause", "delete", "nothing", "resume"]),
+        change=st.sampled_from(["set", "pause", "delete", "nothing", "resume", "pause and set"]),
         cancels=st.booleans(),
     )
     def something_happens_to_a_planted_job(
@@ -296,12 +296,12 @@ class Scheduled(ScheduleSteps):
         of = possible(replace(of, every=EVERY, ends=None, overlap=overlap, expires_us=None, max_attempts=2))
         raw_id, worker = self.in_state(of, state), self.worker(1)
         self.check()
-        if change == "set":
-            self.set([replace(of, arg=4)], cancels=cancels)
-        elif change in ("pause", "resume"):
+        if change in ("pause", "resume", "pause and set"):
             self.pause(of.name, cancels=cancels)
         elif change == "delete":
             self.delete([of.name], cancels=cancels)
+        if change in ("set", "pause and set"):
+            self.set([replace(of, arg=4)], cancels=cancels)
         if change == "resume":
             self.resume(of.name)
         self.check()
@@ -341,11 +341,13 @@ class Scheduled(ScheduleSteps):
     @rule(
         some=st.lists(recurring, min_size=1, max_size=3, unique_by=lambda each: each.name),
         left=st.integers(0, 2),
+        before=st.booleans(),
         between=st.sampled_from(["nothing", "plant", "run", "pause", "set"]),
         cancels=st.booleans(),
     )
-    def declarations_change(self, some: list[Recurring], left: int, between: str, cancels: bool) -> None:
+    def declarations_change(self, some: list[Recurring], left: int, before: bool, between: str, cancels: bool) -> None:
         """Some are not declared any more, one is changed; then the older code wins again, and a late one does not."""
+        self.set(some[:before])
         self.declare(some, by=WRITERS[0], cancels=cancels)
         self.check()
         if between == "plant":
