@@ -157,16 +157,19 @@ class Limited(Scenarios):
         self.sweep_limits()
         self.worker(0).exchange(3)
 
-    @rule(use=all_limits, cost=st.sampled_from([1, 2]), others=st.integers(0, 3))
-    def a_running_job_takes_a_slot_beside_others(self, use: LimitUse, cost: int, others: int) -> None:
-        """Until the limit is closed; it gives its slot back before it ends."""
+    @rule(use=all_limits, cost=st.sampled_from([1, 2]), others=st.integers(0, 3), late=st.booleans())
+    def a_running_job_takes_a_slot_beside_others(self, use: LimitUse, cost: int, others: int, late: bool) -> None:
+        """Until the limit is closed; it gives its slot back before it ends. Late: it has ended, and takes none."""
         worker = self.fresh_worker()
         self.enqueue([Request()])
         worker.exchange(3)
         for number in range(others):
             self.take(use, number.to_bytes(30), cost=1, length_us=5 * SECOND)
         self.check()
-        for claim in [claim for claim in worker.held if not claim.is_dropped][:1]:
+        running = [claim for claim in worker.held if not claim.is_dropped][:1]
+        if late:
+            worker.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
+        for claim in running:
             self.take(use, claim.lease, cost=cost, length_us=None)
             self.check()
             self.give_back(use, claim.lease)
