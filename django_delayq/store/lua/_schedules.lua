@@ -89,7 +89,8 @@ local function begin_run(now, member, record)
 end
 
 -- After each change, so that waiting jobs of the schedule are of an earlier version. A time (ms), so that it also differs
--- after the schedule was deleted and made again; it goes on from the last one if that is not over.
+-- after the schedule was deleted and made again, unless that takes less than a millisecond; it goes on from the last one if
+-- that is not over.
 local function change_schedule_version(now, schedule)
   local version = math.floor(now / 1000) % VERSIONS + 1
   local ahead = (version - schedule.version) % VERSIONS
