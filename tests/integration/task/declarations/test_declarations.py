@@ -142,6 +142,30 @@ def test_a_host_whose_clock_is_ahead_knows_that_the_new_dispatcher_is_alive(monk
     assert names() == ["new"]
 
 
+def test_a_declaration_that_comes_back_has_forgotten_its_pause_and_its_outcomes() -> None:
+    task = declare(recurring=[Recurring("a", every=60)])
+    before = Process().start()
+    assert task.schedules.get("a").pause()
+    task = declare()
+    without = Process().start()
+    assert names() == []
+    declare(recurring=[Recurring("a", every=60)])
+    without.end()
+    before.end()
+    Process().start()
+    found = registry.get("shop.report").schedules.get("a")
+    assert (found.is_paused, found.runs) == (False, [])
+
+
+def test_declared_schedules_of_a_renamed_task_begin_again() -> None:
+    declare(recurring=[Recurring("a", every=60)])
+    Process().start()
+    registry._tasks.clear()
+    renamed = delayed_task(name="shop.statement", aliases=["shop.report"], every=60)(noop.func)
+    Process().start()
+    assert [(each.name, each.task) for each in renamed.schedules.iter()] == [("default", "shop.statement")]
+
+
 def test_one_that_cannot_be_made_hurts_no_other(caplog: pytest.LogCaptureFixture, delayq_settings: Any) -> None:
     recurring = {
         "unknown": {"task": "shop.gone", "every": 60},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from django_delayq import get_job
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.task.recurring.handle import ScheduleHandle
@@ -121,6 +122,19 @@ def test_a_changed_schedule_keeps_an_occurrence_that_has_come_and_not_begun(dela
     made(args=[1])
     [ran] = delayq.run_due()
     assert (ran.occurrence, ran.args) == (NINE + HOUR, [1])
+
+
+def test_a_waiting_job_that_is_put_off_holds_its_schedule_back(delayq: DelayQ) -> None:
+    found = made()
+    delayq.run_due()
+    after = found.refresh()
+    assert after and after.job_id
+    waiting = get_job(after.job_id)
+    assert waiting and waiting.reschedule(at=NINE + 5 * HOUR + HOUR / 2)
+    assert [run.occurrence for run in delayq.advance(hours=5, run=True)] == []
+    found.run_now()
+    ran = delayq.advance(hours=2, run=True)
+    assert [run.occurrence for run in ran] == [None, NINE + HOUR, NINE + 6 * HOUR, NINE + 7 * HOUR]
 
 
 def test_several_that_set_one_schedule_at_once_leave_one(delayq: DelayQ) -> None:
