@@ -9,6 +9,8 @@ from django_delayq.recurring.schedule import Schedule
 
 #: Most occurrences of one plan.
 BATCH = 50
+#: Within how many µs a worker ends a job that it took too late.
+_EXPIRES_WITHIN_US = 60 * SECOND_US
 
 
 class Plan(NamedTuple):
@@ -33,15 +35,23 @@ def make_plan(
 
     `last_start_us` is when its last job began. `is_waiting`: the job of `last_us` has not begun; `is_running`: one
     before it has not ended. Moments are µs since the epoch. An occurrence that nobody planted in time gets a job as
-    `catch_up` says, but not if a job that begins after it, or began after it, stands for it. With `catch_up="last"`
-    one job at most waits for a worker, and stands for the occurrences that pass meanwhile; while another one runs,
-    that is up to `overlap`.
+    `catch_up` says, but not if a job that begins after it, or began after it, stands for it. Unless `catch_up` is
+    "all", one job at most waits for a worker, and stands for the occurrences that pass meanwhile. With "last", that is
+    up to `overlap` while another one runs.
     """
     first = schedule.next_after(last_us)
     if first is None:
         return Plan([], None)
     if is_waiting and not is_running and schedule.catch_up == "last":
         return Plan([], _look_again_us(schedule, now_us=now_us))
+    if schedule.catch_up == "none":
+        # A job beside one that expires would be skipped if both are claimed together. The end of that one plans anew.
+        if is_waiting:
+            # Also of a schedule without a further occurrence: the last one may still have its job.
+            return Plan([], _look_again_us(schedule, now_us=now_us) or now_us + _EXPIRES_WITHIN_US)
+        began_late = is_running and _has_expired(schedule, last_us, now_us=last_start_us)
+        if began_late and now_us - last_start_us < _EXPIRES_WITHIN_US:
+            return Plan([], now_us + SECOND_US)
     if first > now_us:
         return _plan_of(schedule, [first])
     if schedule.catch_up == "all":
@@ -51,10 +61,9 @@ def make_plan(
             return _plan_of(schedule, missed)
     else:
         latest = latest_occurrence(schedule, first_us=first, now_us=now_us)
-        # A job that a worker took after it had expired stands for nothing either.
-        will_run = is_waiting and not _has_expired(schedule, last_us, now_us=now_us)
+        # A job that a worker took after it had expired stands for nothing.
         ran = last_start_us >= schedule.due_us(latest) and not _has_expired(schedule, last_us, now_us=last_start_us)
-        if not will_run and not ran and not _has_expired(schedule, latest, now_us=now_us):
+        if not is_waiting and not ran and not _has_expired(schedule, latest, now_us=now_us):
             return _plan_of(schedule, [latest])
     ahead = schedule.next_after(now_us)
     return Plan([], None) if ahead is None else _plan_of(schedule, [ahead])

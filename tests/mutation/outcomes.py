@@ -14,6 +14,7 @@ RUNS = "tests/integration/worker/execution/test_outcomes.py"
 RAISED = "tests/integration/worker/execution/test_raised.py"
 REQUESTS = "tests/integration/worker/execution/test_requests.py"
 STORED_SCHEDULES = "tests/integration/task/schedules/test_stored_form.py"
+SCHEDULE_OUTCOMES = "tests/integration/store/schedules/test_outcomes.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -257,4 +258,21 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    if running is not None and running.should_stop:\n        return False\n",
         "",
     ): ("tests/integration/middleware/test_sentry_crons.py",),
+    at(
+        "the end of a job that has expired plans no other",
+        "store/lua/_places.lua",
+        "  if outcome == RUN_EXPIRED and schedule.flags % 2 == 0 then plan(schedule, now) end\n",
+    ): (SCHEDULE_OUTCOMES,),
+    at(
+        "the end of a job that has expired plans a paused schedule",
+        "store/lua/_places.lua",
+        "  if outcome == RUN_EXPIRED and schedule.flags % 2 == 0 then",
+        "  if outcome == RUN_EXPIRED then",
+    ): (SCHEDULE_OUTCOMES,),
+    at(
+        "a dispatcher goes on to wait for a job that has ended",
+        "store/lua/plant.lua",
+        "elseif not occurrence and next_time ~= '' and flags",
+        "elseif false and flags",
+    ): (SCHEDULE_OUTCOMES,),
 }

@@ -225,16 +225,22 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '    "NO_SLOT": ("running jobs without their slot of a limit", "given the slot"),\n',
     ): ("tests/integration/commands/test_delayq_check.py",),
     at(
-        "a waiting job that has expired stands for later occurrences",
+        "a job is planted beside one that is about to expire",
         PLAN,
-        "is_waiting and not _has_expired(schedule, last_us, now_us=now_us)",
-        "is_waiting",
+        "if began_late and now_us - last_start_us < _EXPIRES_WITHIN_US:",
+        "if False:",
+    ): (PLANS,),
+    at(
+        "a schedule waits for ever for a job that began too late and goes on",
+        PLAN,
+        "if began_late and now_us - last_start_us < _EXPIRES_WITHIN_US:",
+        "if began_late:",
     ): (PLANS,),
     at(
         "a job that was claimed after it had expired stands for later occurrences",
         PLAN,
-        " and not _has_expired(schedule, last_us, now_us=last_start_us)",
-        "",
+        " and not _has_expired(schedule, last_us, now_us=last_start_us)\n        if",
+        "\n        if",
     ): (PLANS,),
     at(
         "an occurrence that nobody may run any more gets a job",

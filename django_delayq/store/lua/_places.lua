@@ -108,6 +108,8 @@ local function end_job(now, member, outcome)
   if schedule.planted == job_id then schedule.planted = NO_JOB end
   store_schedule(schedule)
   if was_running then schedule_let_in(SCHEDULE_LIMIT .. id, now) end
+  -- No other one was planted as long as it might run.
+  if outcome == RUN_EXPIRED and schedule.flags % 2 == 0 then plan(schedule, now) end
   return record
 end
 

@@ -18,7 +18,7 @@ local IS_PAUSED, IS_DECLARED, IS_UNREADABLE, HAS_RUNNING = 1, 2, 4, 8
 -- What becomes of a job while another one runs, as in overlap_number() of store/schedules/schedules.py.
 local SKIPS, WAITS, ALL_WAIT, STOPS = 0, 1, 2, 3
 -- Outcomes, as in RunOutcome of recurring/run.py.
-local RUN_DONE, RUN_FAILED, RUN_CANCELLED = '\1', '\2', '\3'
+local RUN_DONE, RUN_FAILED, RUN_CANCELLED, RUN_EXPIRED = '\1', '\2', '\3', '\4'
 local KEPT_OUTCOMES = 20
 -- How many versions there are; 0 is none of them.
 local VERSIONS = 4294967295

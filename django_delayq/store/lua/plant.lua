@@ -37,6 +37,10 @@ while at <= #ARGV do
     if not occurrence and schedule.planted ~= NO_JOB and redis.call('HEXISTS', jobs, schedule.planted) == 0 then
       -- The job was removed manually: nothing else records that it does not wait any more.
       schedule.planted, next_time = NO_JOB, now
+    elseif not occurrence and next_time ~= '' and flags < IS_UNREADABLE and schedule.planted == NO_JOB
+      and schedule.running == NO_JOB then
+      -- The plan waits for a job that has ended since the schedule was read.
+      next_time = now
     end
     store_schedule(schedule)
     if next_time == '' then

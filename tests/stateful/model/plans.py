@@ -61,16 +61,21 @@ class Rhythm:
         catch_up = self.options.catch_up
         if self.after(last_us) is None:
             return [], None
-        if catch_up == "last" and is_waiting and not is_running:
+        if is_waiting and catch_up == "last" and not is_running:
             return [], self._look_again(now_us)
+        if is_waiting and catch_up == "none":
+            return [], self._look_again(now_us) or now_us + 60 * SECOND_US
+        began_late = is_running and self.has_expired(last_us, last_start_us)
+        if began_late and now_us - last_start_us < 60 * SECOND_US:
+            # Its worker is about to end it.
+            return [], now_us + SECOND_US
         since_us = last_us
         if catch_up == "all":
             since_us = max(last_us, now_us - (self.options.window_us or DAY_US))
         chosen = self.missed(since_us, now_us)
         if chosen and catch_up != "all":
-            will_run = is_waiting and not self.has_expired(last_us, now_us)
             ran = last_start_us >= self.due_us(chosen[0]) and not self.has_expired(last_us, last_start_us)
-            if will_run or ran or self.has_expired(chosen[0], now_us):
+            if is_waiting or ran or self.has_expired(chosen[0], now_us):
                 chosen = []
         if not chosen and (ahead := self.after(max(last_us, now_us))):
             chosen = [ahead]

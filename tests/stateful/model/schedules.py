@@ -185,6 +185,9 @@ class Schedules(Limited):
         if not jobs and schedule.planted and not self._exists(schedule.planted):
             schedule.planted = None
             schedule.plan_at(self.now)
+        elif not jobs and next_us and not is_unreadable and not schedule.planted and not schedule.running:
+            # The job for which the plan waits has ended meanwhile.
+            schedule.plan_at(self.now)
         return True
 
     def _plant_job(self, draft: UnsentJob) -> ModelJob:
@@ -300,6 +303,8 @@ class Schedules(Limited):
         if was_running:
             schedule.running = None
             self._open(SCHEDULE_LIMIT + schedule.definition.id, self.now)
+        if how == "expired" and not schedule.is_paused:
+            schedule.plan_at(self.now)
 
     # -- what several of them do
 

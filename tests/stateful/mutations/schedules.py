@@ -79,8 +79,8 @@ _PLANTED = [
 
 #: Which occurrences get a job, and when.
 _PLANS = [
-    at("a job that waits stands for nothing", PLAN, "if not will_run and not ran and", "if not ran and"),
-    at("a job that has run stands for nothing", PLAN, "if not will_run and not ran and", "if not will_run and"),
+    at("a job that waits stands for nothing", PLAN, "if not is_waiting and not ran and", "if not ran and"),
+    at("a job that has run stands for nothing", PLAN, "if not is_waiting and not ran and", "if not is_waiting and"),
     at(
         "a job that began too late stands for missed occurrences",
         PLAN,

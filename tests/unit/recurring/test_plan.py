@@ -100,12 +100,21 @@ def test_none() -> None:
     assert planned(schedule(catch_up="none"), 5.9) == [5]
 
 
-def test_a_waiting_job_that_has_expired_stands_for_no_other() -> None:
+def test_a_job_that_has_expired_stands_for_no_other_once_it_has_ended() -> None:
     subject = schedule(catch_up="none", window_us=10 * MINUTE)
-    assert planned(subject, 5.1, is_waiting=True) == [5]
-    assert planned(subject, 5.2, is_waiting=True) == [6]
-    assert planned(subject, 1.1, last=1, is_waiting=True) == [2]
-    # A worker took it in the meantime.
+    assert make_plan(
+        schedule(catch_up="none", end_us=at(5)), last_us=NOON, last_start_us=0, is_waiting=True, now_us=at(5)
+    ) == ([], at(5) + 60 * SECOND_US)
+    # No worker has taken it, or none has ended it yet.
+    assert planned(subject, 5.1, is_waiting=True) == []
+    assert planned(subject, 1.1, last=1, is_waiting=True) == []
+    assert make_plan(
+        subject, last_us=NOON, last_start_us=at(5.05), is_waiting=False, is_running=True, now_us=at(5.05) + 1
+    ) == ([], at(5.05) + 1 + SECOND_US)
+    # One goes on with it: its clock says that it is in time.
+    late = make_plan(subject, last_us=NOON, last_start_us=at(5.05), is_waiting=False, is_running=True, now_us=at(5.1))
+    assert late.occurrences == [at(5)]
+    # A worker has ended it.
     assert planned(subject, 5.1, last_start=5.05) == [5]
     assert planned(subject, 5.1, last=4.9, last_start=5.05) == [6]
 

@@ -6,7 +6,7 @@ from django_delayq.job.outcome import Action
 from django_delayq.recurring.run import Run, RunOutcome
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.promotion import Reclaim
-from tests.integration.store.schedules.conftest import NOON, ScheduledApis
+from tests.integration.store.schedules.conftest import NOON, ScheduledApis, hour_of
 from tests.shard_apis import HOUR, MS, SECOND
 
 FAILED, DONE = Action.DEAD_LETTER, Action.ACKNOWLEDGE
@@ -139,3 +139,45 @@ def test_a_snapshot_counts_schedules_and_their_faults(scheduled: ScheduledApis) 
     scheduled.schedules.resume_schedule(failing.id)
     client.hdel(key, "1")
     assert counts(facts=True) == (200, 0, 1)
+
+
+def test_a_job_that_has_expired_keeps_no_later_one_from_beginning(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add(catch_up="none")
+    scheduled.plant()
+    # Nobody promotes until half past two.
+    scheduled.advance_to(NOON + 2 * HOUR + HOUR // 2)
+    (late,) = scheduled.take()
+    assert hour_of(late) == 1
+    # Beside it another one would be skipped.
+    assert scheduled.plant() == 0
+    scheduled.settle(late, run_outcome=RunOutcome.EXPIRED)
+    assert scheduled.apis.notifications(scheduled.apis.keys("notify_dispatcher")) == [1]
+    assert scheduled.plant() == 1
+    assert scheduled.run_all() == [2]
+    assert [run.outcome for run in scheduled.find(definition).runs] == [RunOutcome.DONE, RunOutcome.EXPIRED]
+
+
+def test_a_plan_that_waits_for_a_job_that_has_ended_is_made_anew(scheduled: ScheduledApis) -> None:
+    scheduled.add(catch_up="none")
+    scheduled.plant()
+    apis, planter = scheduled.apis, scheduled.planter
+    now_us = apis.clock.now_us = NOON + 2 * HOUR + HOUR // 2
+    ids = apis.promote().schedules
+    planned = [planter._plan(schedule, now_us=now_us) for schedule in planter._planting.read(ids)]
+    assert [list(each.jobs) for each in planned] == [[]]
+    (late,) = scheduled.take()
+    scheduled.settle(late, run_outcome=RunOutcome.EXPIRED)
+    # The dispatcher was slow.
+    assert planter._planting.plant(planned) == [True]
+    assert scheduled.plant() == 1
+    assert scheduled.run_all() == [2]
+
+
+def test_a_paused_schedule_is_not_planted_when_its_job_expires(scheduled: ScheduledApis) -> None:
+    definition = scheduled.add(catch_up="none")
+    scheduled.plant()
+    scheduled.advance_to(NOON + HOUR)
+    (claim,) = scheduled.take()
+    scheduled.schedules.pause_schedule(definition.id)
+    scheduled.settle(claim, run_outcome=RunOutcome.EXPIRED)
+    assert not scheduled.apis.client.exists(scheduled.apis.keys("next_planting"))

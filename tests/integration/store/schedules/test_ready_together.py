@@ -3,18 +3,20 @@
 import pytest
 
 from django_delayq.job.outcome import Action
+from django_delayq.recurring.plan import Plan
+from django_delayq.store.schedules.planting import Planned, Planting, new_job
 from tests.integration.store.schedules.conftest import NOON, ScheduledApis, hour_of
 from tests.shard_apis import HOUR, SECOND
 
 
 def ready_jobs(scheduled: ScheduledApis, count: int, **options: object) -> None:
-    """Set a schedule, and let so many of its jobs become ready, which expire late."""
-    scheduled.add(**{"catch_up": "none", "window": 86_400, **options})
-    scheduled.plant()
-    for hour in range(1, count + 1):
-        scheduled.advance_to(NOON + hour * HOUR - HOUR // 2)
-        scheduled.advance_to(NOON + hour * HOUR)
-    assert len(scheduled.apis.ready()) == count
+    """Set a schedule, and plant so many of its jobs at once: one plan has several only with `catch_up="all"`."""
+    definition, apis = scheduled.add(**options), scheduled.apis
+    plan = Plan([NOON + hour * HOUR for hour in range(1, count + 1)], NOON + count * HOUR + 1)
+    jobs = [new_job(definition, occurrence_us) for occurrence_us in plan.occurrences]
+    apis.clock.now_us = NOON + count * HOUR
+    assert Planting(apis.shard).plant([Planned(scheduled.find(definition), plan, jobs)]) == [True]
+    assert len(apis.ready()) == count
 
 
 @pytest.mark.parametrize(("overlap", "waiting"), [("skip", 0), ("wait", 1), ("stop", 1)])
@@ -28,7 +30,7 @@ def test_at_most_one_waits(scheduled: ScheduledApis, overlap: str, waiting: int)
 
 def test_those_that_wait_go_first(scheduled: ScheduledApis) -> None:
     apis = scheduled.apis
-    ready_jobs(scheduled, 4, overlap="wait", catch_up="all", window=None)
+    ready_jobs(scheduled, 4, overlap="wait", catch_up="all")
     worker, ran = apis.worker(), []
     # A worker that asks for two gets the first job; the second one is parked then, the others are still ready.
     for _ in range(4):
