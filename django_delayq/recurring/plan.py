@@ -45,7 +45,8 @@ def make_plan(
     if is_waiting and not is_running and schedule.catch_up == "last":
         return Plan([], _look_again_us(schedule, now_us=now_us))
     if schedule.catch_up == "none":
-        # A job beside one that expires would be skipped if both are claimed together. The end of that one plans anew.
+        # A worker that claims an expired job and the next one together skips the next one, because `overlap` counts the
+        # expired job as running. So the next one is planted after the expired job has ended.
         if is_waiting:
             # Also of a schedule without a further occurrence: the last one may still have its job.
             return Plan([], _look_again_us(schedule, now_us=now_us) or now_us + _EXPIRES_WITHIN_US)

@@ -6,7 +6,7 @@ from struct import Struct
 
 from django_delayq.clock import SECOND_US
 
-_MOMENT = Struct("<Q")
+_MOMENT = Struct("=Q")
 
 
 class TurnedClock:
@@ -14,7 +14,8 @@ class TurnedClock:
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _MOMENT.size)
+            # As one machine word: `pack_into` writes zeros first, and another process would read these.
+            self._word = memoryview(mmap.mmap(file.fileno(), _MOMENT.size)).cast("Q")
 
     @staticmethod
     def create(path: Path, now_us: int) -> "TurnedClock":
@@ -25,11 +26,11 @@ class TurnedClock:
     @property
     def now_us(self) -> int:
         """The time in µs since the epoch."""
-        return int(_MOMENT.unpack_from(self._memory)[0])
+        return int(self._word[0])
 
     def turn(self, now_us: int) -> None:
         """Set the time of all processes."""
-        _MOMENT.pack_into(self._memory, 0, now_us)
+        self._word[0] = now_us
 
     def argument(self) -> int:
         """Return the first argument of the scripts."""
