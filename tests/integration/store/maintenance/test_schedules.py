@@ -17,7 +17,7 @@ Found = list[tuple[str, str, bytes]]
 
 def define(apis: ShardApis, name: str, **options: object) -> Definition:
     """Return a definition that is due each hour, whatever became of the last job."""
-    schedule = make_schedule(name, now_us=apis.clock.now_us, every=3_600, catch_up="none", **options)
+    schedule = make_schedule(name, now_us=apis.clock.now_us, every=3_600, catch_up="all", overlap="allow", **options)
     return Definition(schedule, Job(raw_id=b"", shard=apis.shard.index, task="tests.sample_app.tasks.noop", queue="q"))
 
 
