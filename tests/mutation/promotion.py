@@ -225,6 +225,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         '    "NO_SLOT": ("running jobs without their slot of a limit", "given the slot"),\n',
     ): ("tests/integration/commands/test_delayq_check.py",),
     at(
+        "each of several dispatchers plants a job ahead",
+        PLAN,
+        "if is_waiting and last_us > now_us:",
+        "if False:",
+    ): (PLANS,),
+    at(
         "a job is planted beside one that is about to expire",
         PLAN,
         "if began_late and now_us - last_start_us < _EXPIRES_WITHIN_US:",

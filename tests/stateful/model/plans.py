@@ -61,6 +61,8 @@ class Rhythm:
         catch_up = self.options.catch_up
         if self.after(last_us) is None:
             return [], None
+        if is_waiting and last_us > now_us:
+            return [], self.planted_after(last_us)
         if is_waiting and catch_up == "last" and not is_running:
             return [], self._look_again(now_us)
         if is_waiting and catch_up == "none":

@@ -44,6 +44,16 @@ def test_the_next_one_without_an_outage(catch_up: Any) -> None:
     assert planned(schedule(catch_up=catch_up, overlap="allow"), 0.999) == [1]
 
 
+@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("catch_up", ["none", "last", "all"])
+def test_one_job_is_planted_ahead_by_several_dispatchers(catch_up: Any, is_running: bool) -> None:
+    subject = schedule(catch_up=catch_up, overlap="allow")
+    first = make_plan(subject, last_us=NOON, last_start_us=0, is_waiting=False, is_running=is_running, now_us=at(0.1))
+    assert first.occurrences == [at(1)]
+    second = make_plan(subject, last_us=at(1), last_start_us=0, is_waiting=True, is_running=is_running, now_us=at(0.1))
+    assert second == ([], first.next_planting_us)
+
+
 def test_last() -> None:
     subject = schedule(catch_up="last")
     # Nothing stands for the hours 1 to 5.
