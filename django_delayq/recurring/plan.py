@@ -42,7 +42,7 @@ def make_plan(
     first = schedule.next_after(last_us)
     if first is None:
         return Plan([], None)
-    if is_waiting and last_us > now_us:
+    if is_waiting and schedule.due_us(last_us) > now_us:
         # Another dispatcher has planted since the promotion that named the schedule.
         return Plan([], schedule.planted_us(last_us, first))
     if is_waiting and not is_running and schedule.catch_up == "last":

@@ -113,11 +113,11 @@ class Schedule:
         return min(occurrence + int(self._share("jitter") * self.jitter_us), LATEST_US)
 
     def planted_us(self, occurrence: int, next_occurrence: int) -> int:
-        """Return when the job of the next occurrence is planted, some time after the last one.
+        """Return when the job of the next occurrence is planted, some time after the job of the last one is due.
 
         A million schedules with one occurrence are due at once, but planted one after the other.
         """
-        return occurrence + int(self._share("planting") * (next_occurrence - occurrence) / _PLANTED_WITHIN)
+        return self.due_us(occurrence) + int(self._share("planting") * (next_occurrence - occurrence) / _PLANTED_WITHIN)
 
     def expires_after_us(self, occurrence: int, next_occurrence: int | None) -> int | None:
         """Return how late the job of an occurrence may begin, in µs; None: as late as it comes."""

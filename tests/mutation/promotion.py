@@ -227,7 +227,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "each of several dispatchers plants a job ahead",
         PLAN,
-        "if is_waiting and last_us > now_us:",
+        "if is_waiting and schedule.due_us(last_us) > now_us:",
         "if False:",
     ): (PLANS,),
     at(

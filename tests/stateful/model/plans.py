@@ -36,7 +36,7 @@ class Rhythm:
         """Return when the job after this one is planted; None: there is none."""
         if self.after(occurrence) is None:
             return None
-        return occurrence + int(self._share("planting") * self.every_us / 10)
+        return self.due_us(occurrence) + int(self._share("planting") * self.every_us / 10)
 
     def expires_us(self, occurrence: int) -> int | None:
         """Return until when the job of an occurrence may begin; None: it never expires."""
@@ -61,7 +61,7 @@ class Rhythm:
         catch_up = self.options.catch_up
         if self.after(last_us) is None:
             return [], None
-        if is_waiting and last_us > now_us:
+        if is_waiting and self.due_us(last_us) > now_us:
             return [], self.planted_after(last_us)
         if is_waiting and catch_up == "last" and not is_running:
             return [], self._look_again(now_us)
