@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache
 from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
@@ -58,6 +59,17 @@ def store(schedules: Iterator[Mapping[str, Any]]) -> None:
     from benchmarks.schedules.tasks import digest
 
     digest.schedules.set_many(schedules)
+
+
+def enqueue(count: int, *, due_us: Callable[[int], int]) -> None:
+    """Enqueue jobs without schedules."""
+    from benchmarks.schedules.tasks import digest
+    from django_delayq import enqueue_many
+
+    def moment(number: int) -> datetime:
+        return datetime.fromtimestamp(due_us(number) / 1_000_000, UTC)
+
+    enqueue_many(digest.using(at=moment(number)).job(number) for number in range(count))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from benchmarks.schedules.digests import (
     WORKER,
     cpu_of_processes,
     cpu_of_redis,
+    enqueue,
     hourly,
     name_of,
     planted,
@@ -30,7 +31,7 @@ _SLOWEST, _LEAD = 2_500, 20
 
 def instant(count: int, path: Path) -> bool:
     """Print when the last of the jobs of one second begins. Returns whether that is too late, or a job is wrong."""
-    late, is_wrong, used = _run(count, path)
+    late, is_wrong, used = _run(count, path, jitter=0)
     last = late[-1] / 1_000
     print(f"instant: {used}; the last one began {last:.1f} s after its time (target {TARGET_LAST:.0f} s)", flush=True)
     return is_wrong or last > TARGET_LAST
@@ -39,24 +40,37 @@ def instant(count: int, path: Path) -> bool:
 def spread(count: int, path: Path, *, jitter: int) -> bool:
     """Print how late jobs with jitter begin. Returns whether that is too late, or a job is wrong."""
     late, is_wrong, used = _run(count, path, jitter=jitter)
-    figures = ", ".join(f"{name} {value_at(late, share):.1f} ms" for name, share in (("p50", 0.5), ("p99", 0.99)))
     print(
-        f"jitter: {used}; spread over {jitter} s they begin late by {figures}, at most {late[-1]:.1f} ms "
-        f"(target p99 {TARGET_P99:.0f} ms)",
+        f"jitter: {used}; spread over {jitter} s they begin late by {_figures(late)} (target p99 {TARGET_P99:.0f} ms)",
         flush=True,
     )
     return is_wrong or value_at(late, 0.99) > TARGET_P99
 
 
-def _run(count: int, path: Path, *, jitter: int = 0) -> tuple[list[float], bool, str]:
+def floor(count: int, path: Path, *, jitter: int) -> bool:
+    """Print how late the same jobs begin without schedules. Returns whether a job is wrong."""
+    late, is_wrong, used = _run(count, path, jitter=jitter, is_recurring=False)
+    print(f"floor: {used}; spread over {jitter} s they begin late by {_figures(late)}", flush=True)
+    return is_wrong
+
+
+def _figures(late: list[float]) -> str:
+    return f"p50 {value_at(late, 0.5):.1f} ms, p99 {value_at(late, 0.99):.1f} ms, at most {late[-1]:.1f} ms"
+
+
+def _run(count: int, path: Path, *, jitter: int, is_recurring: bool = True) -> tuple[list[float], bool, str]:
     """Run one job of each schedule; return the ms for which each was late, sorted, whether one is wrong, and a text.
 
-    The jobs of the next hour are planted meanwhile, in its first six minutes.
+    The jobs of the next hour are planted meanwhile, in its first six minutes. Not if it `is_recurring` = False: then
+    jobs without schedules are due at the same moments.
     """
     slot = int(time.time()) + 2 * count // _SLOWEST + _LEAD
-    store(hourly(count, second=slot % 3_600, jitter=jitter or None))
-    with planted(count):
-        pass
+    if is_recurring:
+        store(hourly(count, second=slot % 3_600, jitter=jitter or None))
+        with planted(count):
+            pass
+    else:
+        enqueue(count, due_us=lambda number: _due_us(number, slot, jitter))
     cpu, redis = cpu_of_processes(), cpu_of_redis()
     with running([DISPATCHER, WORKER, WORKER]):
         assert time.time() < slot - 5, "the machine is too slow: the jobs were due before they were planted"
