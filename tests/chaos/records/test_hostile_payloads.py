@@ -155,8 +155,8 @@ def check_payloads(processes: Processes, client: Redis, seed: int, count: int, *
 
 def test_1_000_hostile_payloads_all_end(processes: Processes, client: Redis, seed: int) -> None:
     found = check_payloads(processes, client, seed, 1_000, patience=400)
-    # The exact numbers are random, about 700 and 20. Zero would mean that no payload ended in that way.
-    assert found["dead"] > 100 and found["put back"] > 2
+    # The exact numbers are random, about 700 and 2 to 20. Zero would mean that no payload ended in that way.
+    assert found["dead"] > 100 and found["put back"] > 0
 
 
 @pytest.mark.slow

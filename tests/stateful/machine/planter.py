@@ -29,6 +29,9 @@ class DrivenPlanter(Planter):
     def plant(self, ids: Sequence[bytes], *, now_us: int) -> int:
         """Plan, and store what is planned."""
         assert now_us == self.world.model.now
+        if not {each.schedule.id for each in self.planned}.isdisjoint(ids):
+            # A dispatcher has one plan of a schedule at a time.
+            self.store_planned()
         # Not those that a few milliseconds of this machine allow: each walk must be repeatable.
         self.planned += [self._planned(schedule) for schedule in self._planting.read(sorted(ids))]
         return 0 if self.waits else self.store_planned()
