@@ -9,6 +9,7 @@ from tests.browser.page_session import PageSession
 
 #: Most presses of Tab before a control counts as unreachable.
 REACH = 80
+AUTOFOCUS_IS_OVER = "() => !document.querySelector('[autofocus]') || document.activeElement !== document.body"
 # The focus must be visible, not covered, and inside the window.
 UNSEEN = """() => {
     const each = document.activeElement;
@@ -24,6 +25,8 @@ UNSEEN = """() => {
 
 def tab_to(window: PageSession, selector: str) -> None:
     """Press Tab until a matching control has the focus; check the visible focus on the way."""
+    # A Tab before the page has moved the focus to its autofocus element stops that, and the console says so.
+    window.page.wait_for_function(AUTOFOCUS_IS_OVER)
     for _ in range(REACH):
         window.page.keyboard.press("Tab")
         if window.page.evaluate("() => !!document.activeElement.closest('#delayq')"):
