@@ -61,8 +61,8 @@ def _figures(late: list[float]) -> str:
 def _run(count: int, path: Path, *, jitter: int, is_recurring: bool = True) -> tuple[list[float], bool, str]:
     """Run one job of each schedule; return the ms for which each was late, sorted, whether one is wrong, and a text.
 
-    The jobs of the next hour are planted meanwhile, in its first six minutes. Not if it `is_recurring` = False: then
-    jobs without schedules are due at the same moments.
+    The jobs of the next hour are planted meanwhile, in its first six minutes. Without `is_recurring`, jobs without
+    schedules are due at the same moments, and nothing is planted.
     """
     slot = int(time.time()) + 2 * count // _SLOWEST + _LEAD
     if is_recurring:

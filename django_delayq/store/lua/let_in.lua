@@ -118,7 +118,8 @@ local function let_in_queue(id, base, hash, groups)
 end
 
 -- Type checks (see the prelude).
-check_limit_states(); check_hashes(limit_turns, job_extras); check_zsets(leases, outside_slots); check_tenants(); check_hashes(schedules, jobs)
+check_limit_states(); check_tenants()
+check_hashes(limit_turns, job_extras, schedules, jobs); check_zsets(leases, outside_slots)
 for base = FIXED, #KEYS - 4, 4 do
   redis.call('ZCARD', KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
   bases[queue_of(KEYS[base + 2])] = base
@@ -136,7 +137,11 @@ for i = 3, #ARGV do
     if base then opens = math.min(opens, let_in_queue(id, base, hash, groups)) end
     if groups[hash] and first_parked(id, hash) then kept = kept .. hash .. groups[hash] end
   end
-  if kept == '' then redis.call('HDEL', limit_turns, id) elseif kept ~= stored then redis.call('HSET', limit_turns, id, kept) end
+  if kept == '' then
+    redis.call('HDEL', limit_turns, id)
+  elseif kept ~= stored then
+    redis.call('HSET', limit_turns, id, kept)
+  end
   if first_parked(id, '') then
     redis.call('ZADD', next_let_in, math.ceil(math.min(opens, now + again)), id)
   else

@@ -6,7 +6,8 @@
 --   early, the lowest score ('' = any), the score that all rows are below ('' = any).
 -- Returns: rank of the first row within these scores, number of rows within them, 1 = more rows follow, then per row:
 --   member, number of its place, score, body or dead letter, size of that (bytes), attempts record, claim record or
---   the limit that a parked job waits for, worker's name. Bodies are cut at their end, so a cut one still shows its queue and task.
+--   the limit that a parked job waits for, worker's name. Bodies are cut at their end, so a cut one still shows its queue
+--   and task.
 -- Cost: O(places x (log n + rows)).
 local now, score, member, count, before = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]

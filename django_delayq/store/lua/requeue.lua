@@ -1,8 +1,8 @@
 -- Requeue: dead letters become waiting jobs again. They keep id and history; attempts, snoozes and interruptions are
 --   counted from 0.
 -- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants; then scheduled, ready and notify of each queue that the caller read
---   in the jobs' bodies.
+--   next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants; then scheduled, ready and notify of each
+--   queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, id, time of death that the caller saw (µs),
 --   due time ('+n' = n µs from now, n = µs since the epoch), the attempts record to store, then three times '', or: the
 --   body that the caller read, and the member and body that replace it.

@@ -3,17 +3,18 @@
 -- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
 --   unconfirmed, tenant_jobs, turns, tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for,
---   claim_limits, paused_tasks, schedules, next_planting; then ready, notify, recovered and parked of each served queue, then results of each job
---   whose result is kept, then scheduled, ready, notify and parked of each queue that a retry or release names.
+--   claim_limits, paused_tasks, schedules, next_planting; then ready, notify, recovered and parked of each served queue,
+--   then results of each job whose result is kept, then scheduled, ready, notify and parked of each queue that a retry or
+--   release names.
 -- ARGV: now, worker (8 bytes), exchange number, most claims, lease (µs), 1 = strict queue order, number of served
 --   queues, worker's name ('' = stored already), 1 = it may claim a recovered job (its last attempt crashed), 1 =
 --   blocking (it was sent behind a blocking pop, so its claims are unconfirmed), 1 or 0 for each served queue: whether
 --   it is fair ('' = none is), most claims of fair queues, most claims of jobs with limits, leases to acknowledge (30
 --   bytes each, joined), leases of those of them, and of kept results, whose job has extras and was not done, each with an
---   outcome (31 bytes each, joined), number of dead letters, of retries, of kept results; then dead letters: lease, attempts record;
---   retries: lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay applies); kept results:
---   lease, JSON, for how long (ms); releases: lease, queue number, rank, id of its paused task ('' = it is not paused). A
---   job that was claimed before it was due, and is retried or released, waits at least for its time.
+--   outcome (31 bytes each, joined), number of dead letters, of retries, of kept results; then dead letters: lease,
+--   attempts record; retries: lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay
+--   applies); kept results: lease, JSON, for how long (ms); releases: lease, queue number, rank, id of its paused task (''
+--   = it is not paused). A job that was claimed before it was due, and is retried or released, waits at least for its time.
 -- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry,
 --   release or dead letter was refused (30 bytes each, joined), µs after which no dispatcher promotes any more (0 =
 --   none does), version of the queues ('' = none), 1 = more jobs can be claimed, 2 = more of fair queues or with limits

@@ -5,8 +5,8 @@
 -- Returns: now (µs); claimed jobs; dead letters; those of the last hour; newest death ('' = none); names of queues,
 --   encoded; fields of paused; workers and dispatchers with their scores; fields of process_reports; quiet_workers; a
 --   series per dimension (false = none); INFO ('' = not requested, or not allowed); then per queue a list: scheduled,
---   ready (with recovered and parked), overdue, due time of the oldest overdue ('' = none) and of the first that is not due yet,
---   the start of its body (false = none), member and rank of the first ready job that
+--   ready (with recovered and parked), overdue, due time of the oldest overdue ('' = none) and of the first that is not
+--   due yet, the start of its body (false = none), member and rank of the first ready job that
 --   is not parked, and number of parked jobs; fields of paused_tasks; and the number of recurring schedules, of those that
 --   failures paused, and of those that the last dispatcher could not read (0 and 0 = not requested, or over 200 schedules).
 -- Cost: O(log n) a queue, O(1) a process and dimension; with INFO O(1) a schedule, up to 200.
