@@ -277,8 +277,8 @@ _PARKED = [
     at(
         "the turns of a limit stay when no job waits for it",
         LET_IN,
-        "if kept == '' then redis.call('HDEL', limit_turns, id) elseif kept ~= stored then",
-        "if kept ~= '' and kept ~= stored then",
+        "  if kept == '' then\n    redis.call('HDEL', limit_turns, id)\n  elseif kept ~= stored then\n",
+        "  if kept ~= '' and kept ~= stored then\n",
     ),
     at(
         "a limit is forgotten though jobs wait for it",
