@@ -1,7 +1,7 @@
 """Shard APIs: every API of one shard with a fake clock, and the jobs and settlements that tests send."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,12 @@ from django_delayq.job.result import Result
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
-from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.nodes.route import Route
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.shard import Shard
+from django_delayq.store.slots import hash_tag, slot_of
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.factories import unsent
@@ -48,22 +49,20 @@ class ShardApis:
         self.inspection = Inspection(self.store._producer_shards[shard])
         self.promotion = Promotion(self.shard)
 
-    def over(self, cache: Callable[[Any], ConnectionCache]) -> Shard:
-        """Return the shard on another connection cache, made from its client."""
+    def over(self, kind: type[Route]) -> Shard:
+        """Return the shard with another kind of route."""
         return Shard(
             index=self.shard.index,
             config=self.config,
             signer=self.store.signer,
             cipher=self.store.cipher,
-            connection_cache=cache(self.client),
-            connections=self.store._connections,
+            route=kind(self.store.topology, slot_of(hash_tag(self.shard.index)), for_producers=False),
             clock=self.clock,
         )
 
     def close(self) -> None:
         """Close the connections."""
-        for shard in (*self.store.shards, *self.store._producer_shards):
-            shard.client.connection_pool.disconnect()
+        self.store.disconnect_idle()
 
     def draft(
         self,
@@ -182,7 +181,7 @@ class ShardApis:
     def where(self, raw_id: bytes) -> list[str]:
         """Return the places that hold a job: one for a job that has not ended."""
         places: list[str] = []
-        for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:*", 1_000):
+        for key in self.client.scan_iter(f"{self.shard.keys('')}*", 1_000):
             noun = key.decode().split("}:", 1)[1]
             if noun.split(":")[0] in (
                 "scheduled",
@@ -199,7 +198,7 @@ class ShardApis:
         """Return every key that contains an id, in a field, a member, or a holder."""
         found = []
         for noun, (kind, _) in CATALOGUE.items():
-            for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:{noun}*", 1_000):
+            for key in self.client.scan_iter(f"{self.shard.keys(noun)}*", 1_000):
                 if key.decode().split("}:", 1)[1].split(":")[0] != noun:
                     continue
                 if kind == "hash":

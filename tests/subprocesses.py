@@ -18,7 +18,11 @@ from typing import Any, Self, TypeVar
 from redis import Redis
 
 from django_delayq.conf.settings import get_config
+from django_delayq.exceptions import StoreError
 from django_delayq.store.keys import Keys
+from django_delayq.store.nodes.connections import Connections
+from django_delayq.store.shard import Shard
+from django_delayq.store.store import get_store
 from tests.warm_process import ROOT, ForkedCommand, WarmProcess
 
 #: Seconds after which a wait fails.
@@ -174,8 +178,12 @@ class Processes:
         return Keys(get_config().prefix, 0)
 
     def client(self) -> Redis:
-        """Return a plain client of the server in DELAYQ; the caller closes it."""
-        return Redis.from_url(self._settings.DELAYQ["REDIS"], protocol=2)
+        """Return a client of the server that has shard 0; the caller closes it."""
+        if isinstance(url := self._settings.DELAYQ["REDIS"], str) and "+cluster" not in url:
+            return Redis.from_url(url, protocol=2)
+        connections: Connections = get_store().shards[0].route.node.connections
+        client: Redis = connections.client()
+        return client
 
     # Starting
 
@@ -300,8 +308,7 @@ class Processes:
 
     def until_empty(self, *, patience: float = PATIENCE) -> None:
         """Wait until no job is scheduled, ready or claimed. Dead letters may remain."""
-        with self.client() as client:
-            self.until(lambda: not client.hlen(self.keys("jobs")), what="all jobs to end", patience=patience)
+        self.until(lambda: not any(map(_has_jobs, get_store().shards)), what="all jobs to end", patience=patience)
 
     def _details(self) -> str:
         ledger = "\n".join(map(str, self.events()[-20:]))
@@ -312,14 +319,25 @@ class Processes:
 
     def _stored(self) -> str:
         """Return the time of Redis, the small keys that say when something is due, and the number of keys' entries."""
-        with self.client() as client:
-            lines = [f"time {client.time()}, next promotion {client.get(self.keys('next_promotion'))!r}"]
-            lines.append(f"next due {client.zrange(self.keys('next_due'), 0, 9, withscores=True)}")
-            sizes = {"zset": client.zcard, "hash": client.hlen, "list": client.llen}
-            for key in sorted(client.keys(f"{self.keys('')}*")):
-                size = sizes.get(client.type(key).decode())
-                lines += [f"{key.decode()}: {size(key)}"] if size else []
+        lines = []
+        for shard in get_store().shards:
+            with suppress(StoreError):
+                client, keys = shard.client, shard.keys
+                lines.append(f"{shard.label}: {client.time()}, next promotion {client.get(keys('next_promotion'))!r}")
+                lines.append(f"next due {client.zrange(keys('next_due'), 0, 9, withscores=True)}")
+                sizes = {"zset": client.zcard, "hash": client.hlen, "list": client.llen}
+                for key in sorted(client.keys(f"{keys('')}*")):
+                    size = sizes.get(client.type(key).decode())
+                    lines += [f"{key.decode()}: {size(key)}"] if size else []
         return "\n".join(lines)
+
+
+def _has_jobs(shard: Shard) -> bool:
+    """Return whether a shard has jobs that have not ended; True if its server does not reply."""
+    try:
+        return bool(shard.execute("HLEN", shard.keys("jobs")))
+    except StoreError:
+        return True
 
 
 def listeners(client: Redis) -> int:

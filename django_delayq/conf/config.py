@@ -257,8 +257,11 @@ class Config:
         lambda name, value: RedisConfig.read(value, setting=name),
         "A URL (`redis://`, `rediss://`, `unix://`, `valkey://`), a `CACHES` alias of django-redis, a dict of "
         "connection parameters (`host`, `port`, `ssl_ca_certs` …, also beside `url`), or a callable that returns one "
-        "of these or a `redis.Redis`, whose connection parameters are copied. Redis must run with `maxmemory-policy "
-        "noeviction`, its default.",
+        "of these or a `redis.Redis`, whose connection parameters are copied. A cluster is named by a few of its "
+        'nodes: `"redis+cluster://host1:6379,host2:6379"` or `{"cluster": ["host1:6379", …]}`; `address_remap`, a '
+        "function, turns an address `(host, port)` that a node announces into one that this process reaches. A primary "
+        'can be named by Sentinels: `{"sentinels": ["host1:26379", …], "service": "mymaster"}`, with `sentinel_kwargs` '
+        "for the connections to them. Redis must run with `maxmemory-policy noeviction`, its default.",
     )
     prefix: str = setting("delayq", validators.prefix, "Text in front of every key.")
     shards: int = setting(

@@ -1,7 +1,8 @@
 """RedisConfig: how to connect to Redis, read from any form of DELAYQ['REDIS'].
 
 The forms are a URL, the alias of a django-redis (or Django's own Redis) cache, a dict of connection parameters, or a
-callable that returns one of these. Reading never connects, and no error shows a password.
+callable that returns one of these. A URL or a dict may name one server or a cluster, a dict also Sentinels. Reading
+never connects, and no error shows a password.
 """
 
 import os
@@ -12,11 +13,16 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from django_delayq.conf.addresses import Address, addresses_text, read_address, read_addresses, split_hosts
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import Validator
 
 #: URL scheme -> the client's scheme for it.
 _SCHEMES = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
+#: What follows the scheme of a URL that names nodes of a cluster.
+_CLUSTER = "+cluster"
+_URL_SCHEMES = (*_SCHEMES, *(f"{scheme}{_CLUSTER}" for scheme in _SCHEMES if scheme != "unix"))
+_PORTS = {"cluster": 6_379, "sentinels": 26_379}
 _ANY = Validator("anything", lambda value: True)
 _NUMBER = Validator("a number", lambda value: not isinstance(value, bool) and str(value).isdecimal())
 _PORT = Validator("a number up to 65,535", lambda value: _NUMBER.allows(value) and int(value) <= 65_535)
@@ -27,19 +33,41 @@ _FILE = Validator(
     lambda value: value is None or (isinstance(value, str | os.PathLike) and os.access(value, os.R_OK)),
     shows_text=True,
 )
+_CALLABLE = Validator("a function that takes and returns an address (host, port)", callable)
+_NAMED = Validator("the name of the primary that the Sentinels watch", lambda value: isinstance(value, str) and value)
+_MAPPING = Validator("a dict of parameters of the connections to Sentinels", lambda value: isinstance(value, Mapping))
+
+
+def _addresses_of(name: str) -> Validator:
+    return Validator(
+        'a list of addresses, each "host:port" or ("host", port)',
+        lambda value: read_addresses(value, port=_PORTS[name]),
+        convert=lambda value: read_addresses(value, port=_PORTS[name]),
+    )
+
+
 _PARAMETERS: dict[str, Validator] = {
     **{"url": _URL, "host": _TEXT, "port": _PORT, "db": _NUMBER, "unix_socket_path": _TEXT},
     **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"), _FILE),
     **dict.fromkeys(("username", "password", "client_name", "max_connections", "credential_provider"), _ANY),
     **dict.fromkeys(("socket_keepalive", "socket_keepalive_options", "ssl", "ssl_password", "ssl_cert_reqs"), _ANY),
     **dict.fromkeys(("ssl_ca_path", "ssl_ca_data", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers"), _ANY),
+    **{"cluster": _addresses_of("cluster"), "address_remap": _CALLABLE},
+    **{"sentinels": _addresses_of("sentinels"), "service": _NAMED, "sentinel_kwargs": _MAPPING},
 }
-#: Parameters that exclude each other.
-_EXCLUSIVE = (("url", "host"), ("url", "port"), ("url", "unix_socket_path"), ("host", "unix_socket_path"))
+#: Parameters that say where Redis is; only host and port go together.
+_PLACES = ("url", "host", "port", "unix_socket_path", "cluster", "sentinels")
+#: Parameter -> one without which it has no meaning.
+_REQUIRED_BY = {"sentinels": "service", "service": "sentinels", "sentinel_kwargs": "sentinels"}
+#: Parameters that are not those of a connection.
+_OF_TOPOLOGY = frozenset({"url", "cluster", "address_remap", "sentinels", "service", "sentinel_kwargs"})
 _CACHE_BACKENDS = ("django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache")
 #: The name of the setting, unless an alias of TASKS has one of its own.
 _NAME = "DELAYQ['REDIS']"
-_FORMS = "Use a URL (redis://, rediss://, unix://, valkey://), a CACHES alias, a dict of parameters, or a callable."
+_FORMS = (
+    "Use a URL (redis://, rediss://, unix://, valkey://, redis+cluster://), a CACHES alias, a dict of parameters, or a "
+    "callable."
+)
 _FILE_HINT = "Check the path and the permissions of the file for this user."
 
 
@@ -58,6 +86,14 @@ class RedisConfig:
     url: str | None = field(default=None, repr=False)
     #: Parameters of the client library's connection.
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: Nodes of a cluster; it names the others.
+    nodes: tuple[Address, ...] = ()
+    #: Turns an address that a node of the cluster announces into one that this process reaches.
+    address_remap: Callable[[Address], Address] | None = field(default=None, repr=False)
+    #: Sentinels, the name of the primary that they watch, and the parameters of the connections to them.
+    sentinels: tuple[Address, ...] = ()
+    service: str = ""
+    sentinel_parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Called at connect time; returns any form of the setting.
     factory: Callable[[], Any] | None = field(default=None, repr=False)
     #: The address that logs and pages show, without user and password.
@@ -78,15 +114,19 @@ class RedisConfig:
         raise SettingError(f"{setting} must be a URL, alias, dict or callable, got {type(value).__name__}.")
 
     @classmethod
-    def _from_url(cls, url: str, parameters: Mapping[str, Any], setting: str) -> "RedisConfig":
+    def _from_url(cls, url: str, parameters: Mapping[str, Any], setting: str, **topology: Any) -> "RedisConfig":
+        scheme = url.partition("://")[0].lower()
+        is_cluster = scheme.endswith(_CLUSTER)
+        if scheme not in _URL_SCHEMES:
+            # The scheme is not shown: if it was forgotten, a password may be in its place.
+            raise SettingError(f"{setting} is a URL of an unknown scheme{did_you_mean(scheme, _URL_SCHEMES)}.")
+        url, others = split_hosts(url) if is_cluster else (url, ())
         try:
             parts = urlsplit(url)
-            scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+            host, port = parts.hostname or "localhost", parts.port or _PORTS["cluster"]
+            nodes = ((host, port), *(read_address(each, port=_PORTS["cluster"]) for each in others))
         except ValueError:
             raise SettingError(f"{setting} is not a well-formed URL.") from None
-        if scheme not in _SCHEMES:
-            # The scheme is not shown: if it was forgotten, a password may be in its place.
-            raise SettingError(f"{setting} is a URL of an unknown scheme{did_you_mean(scheme, _SCHEMES)}.")
         if scheme == "unix" and not parts.path:
             raise SettingError(f"{setting} is a unix:// URL without the path of a socket.")
         database = parts.path.strip("/")
@@ -95,35 +135,38 @@ class RedisConfig:
             raise SettingError(
                 f"{setting} has a path that is not a number; the database must be a number (/ in a password is %2F)."
             )
-        address = parts.path if scheme == "unix" else f"{host or 'localhost'}:{port or 6379}/{database or 0}"
-        return cls(
-            url=_SCHEMES[scheme] + url[len(parts.scheme) :],
-            parameters=dict(parameters),
-            display_url=f"{_SCHEMES[scheme]}://{address}",
-            setting=setting,
-        )
+        kind = _SCHEMES[scheme.removesuffix(_CLUSTER)]
+        if is_cluster:
+            _refuse_database(database or parameters.get("db"), setting)
+            topology |= {"nodes": nodes, "display_url": f"{kind}{_CLUSTER}://{addresses_text(nodes)}"}
+        elif "address_remap" in topology:
+            raise SettingError(f"{setting} has 'address_remap', but names no cluster.", "Remove it.")
+        else:
+            address = parts.path if scheme == "unix" else f"{host}:{port}/{database or 0}"
+            topology["display_url"] = f"{kind}://{address}"
+        url = kind + url[len(parts.scheme) :]
+        return cls(url=url, parameters=dict(parameters), setting=setting, **topology)
 
     @classmethod
     def _from_parameters(cls, given: Mapping[Any, Any], setting: str) -> "RedisConfig":
-        for name, value in given.items():
-            if name not in _PARAMETERS:
-                raise SettingError(
-                    f"{setting} has the unknown parameter {name!r:.80}{did_you_mean(name, _PARAMETERS)}.",
-                    f"Known parameters: {', '.join(sorted(_PARAMETERS))}.",
-                )
-            try:
-                _PARAMETERS[name](f"{setting}[{name!r}]", value)
-            except ValueError as error:
-                hint = _FILE_HINT if _PARAMETERS[name] is _FILE else _FORMS
-                raise SettingError(f"{error}.", hint) from None
-        url, parameters = given.get("url"), {name: value for name, value in given.items() if name != "url"}
-        for first, second in _EXCLUSIVE:
-            if given.get(first) is not None and second in given:
-                raise SettingError(f"{setting} has both {first!r} and {second!r}.", "Give one of the two.")
-        if url is not None:
-            return cls._from_url(url, parameters, setting)
-        server = given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
-        return cls(parameters=parameters, display_url=f"{server}/{given.get('db', 0)}", setting=setting)
+        given = _checked(given, setting)
+        parameters = {name: value for name, value in given.items() if name not in _OF_TOPOLOGY}
+        if given.get("url") is not None:
+            remap = {name: given[name] for name in ("address_remap",) if name in given}
+            return cls._from_url(given["url"], parameters, setting, **remap)
+        topology: dict[str, Any] = {}
+        if nodes := given.get("cluster"):
+            _refuse_database(given.get("db"), setting)
+            topology = {"nodes": nodes, "address_remap": given.get("address_remap")}
+            shown = f"redis{_CLUSTER}://{addresses_text(nodes)}"
+        elif sentinels := given.get("sentinels"):
+            topology = {"sentinels": sentinels, "service": given["service"]}
+            topology["sentinel_parameters"] = given.get("sentinel_kwargs", {})
+            shown = f"{given['service']}/{given.get('db', 0)} (Sentinels {addresses_text(sentinels)})"
+        else:
+            server = given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
+            shown = f"{server}/{given.get('db', 0)}"
+        return cls(parameters=parameters, display_url=shown, setting=setting, **topology)
 
     @classmethod
     def _from_cache(cls, alias: str, setting: str) -> "RedisConfig":
@@ -152,3 +195,32 @@ class RedisConfig:
         kwargs = {**options, **options.get("CONNECTION_POOL_KWARGS", {})}
         parameters.update({name: kwargs[name] for name in sorted(_PARAMETERS.keys() - {"url"}) if name in kwargs})
         return cls._from_url(location, parameters, setting)
+
+
+def _checked(given: Mapping[Any, Any], setting: str) -> dict[str, Any]:
+    """Return a dict of parameters, each converted. Raises `SettingError`."""
+    checked = dict[str, Any]()
+    for name, value in given.items():
+        if name not in _PARAMETERS:
+            raise SettingError(
+                f"{setting} has the unknown parameter {name!r:.80}{did_you_mean(name, _PARAMETERS)}.",
+                f"Known parameters: {', '.join(sorted(_PARAMETERS))}.",
+            )
+        try:
+            checked[name] = _PARAMETERS[name](f"{setting}[{name!r}]", value)
+        except ValueError as error:
+            hint = _FILE_HINT if _PARAMETERS[name] is _FILE else _FORMS
+            raise SettingError(f"{error}.", hint) from None
+        if (other := _REQUIRED_BY.get(name)) and other not in given:
+            raise SettingError(f"{setting} has {name!r} without {other!r}.", f"Give {other!r}, too.")
+    places = [name for name in _PLACES if checked.get(name) is not None]
+    if len(places) > 1 and places != ["host", "port"]:
+        raise SettingError(f"{setting} has both {places[0]!r} and {places[1]!r}.", "Give one of the two.")
+    if "address_remap" in checked and not {"url", "cluster"}.intersection(places):
+        raise SettingError(f"{setting} has 'address_remap', but names no cluster.", "Remove it.")
+    return checked
+
+
+def _refuse_database(database: Any, setting: str) -> None:
+    if int(database or 0):
+        raise SettingError(f"{setting} names database {database} of a cluster.", "A cluster has database 0 only.")

@@ -19,11 +19,11 @@ from django_delayq.job.security.attempts_record import pack_attempts, read_attem
 from django_delayq.job.security.encryption import PROGRESS
 from django_delayq.job.value import fast_dataclass
 from django_delayq.recurring.run import RunOutcome
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.digests import paused_task_digest
 from django_delayq.store.keys import encode_queue
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.shard import Shard
 
 _SETTLE_AND_CLAIM = Script("settle_and_claim")

@@ -12,10 +12,10 @@ from django_delayq.job.body.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Job
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.digests import key_digest, limit_digest, schedule_id, tenant_digest
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 

@@ -1,13 +1,15 @@
 """Keys: every Redis key name, its type and its meaning. Only this file builds key names.
 
-A key is `<prefix>:{<shard>}:<noun>`. The hash tag makes a shard one cluster slot. The prefix is outside the tag, so the
-ACL pattern `~<prefix>:*` covers every key.
+A key is `<prefix>:{<tag of the shard>}:<noun>`. The hash tag makes a shard one slot of a cluster. The prefix is outside
+the tag, so the ACL pattern `~<prefix>:*` covers every key.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
+
+from django_delayq.store.slots import hash_tag
 
 #: noun -> (type, what it holds). A job that has not ended is in exactly one of scheduled, ready, recovered, parked,
 #: leases and dead_letters. "member" is id, priority byte and flags byte (14 bytes).
@@ -188,7 +190,7 @@ class Keys:
 
     def __call__(self, noun: str) -> str:
         """Return the key of a noun of the catalogue that is not per queue."""
-        return f"{self.prefix}:{{{self.shard}}}:{noun}"
+        return f"{self.prefix}:{{{hash_tag(self.shard)}}}:{noun}"
 
     def scheduled(self, queue: str) -> str:
         """Return the key of a queue's scheduled jobs."""

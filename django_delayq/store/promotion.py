@@ -9,9 +9,9 @@ from django_delayq.job.body.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue, encode_queue
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.records import ClaimRecord, worker_of
 from django_delayq.store.shard import Shard
 

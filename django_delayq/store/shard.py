@@ -1,8 +1,8 @@
 """Shard: one Redis and one hash tag, and what every API of a shard needs to run scripts and commands there."""
 
-from collections.abc import Sequence
-from functools import cached_property, lru_cache, partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
 from redis.exceptions import NoScriptError
 
@@ -11,12 +11,14 @@ from django_delayq.conf.config import Config
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
-from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import ConnectionCache
-from django_delayq.store.client.resp import Part
-from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys, decode_queue
+from django_delayq.store.nodes.errors import with_store_errors
+from django_delayq.store.nodes.resp import Part, encode
+from django_delayq.store.nodes.route import Route
+
+T = TypeVar("T")
 
 _NOTIFY = Script("notify")
 
@@ -31,16 +33,14 @@ class Shard:
         config: Config,
         signer: BodySigner,
         cipher: Cipher,
-        connection_cache: ConnectionCache,
-        connections: Connections,
+        route: Route,
         clock: Clock,
     ) -> None:
         self.index = index
         self.config = config
         self.signer = signer
         self.cipher = cipher
-        self.connection_cache, self.client = connection_cache, connection_cache.client
-        self.connections = connections
+        self.route = route
         self.keys = Keys(config.prefix, index)
         self.clock = clock
 
@@ -78,7 +78,7 @@ class Shard:
             more_keys = [*keys, *more_keys]
         else:
             fixed_keys = _fixed_keys(self.keys, script.key_names, queue)
-        return ScriptCall(script, self.connection_cache, fixed_keys, more_keys, [self.clock.argument(), *args])
+        return ScriptCall(script, self.route, fixed_keys, more_keys, [self.clock.argument(), *args])
 
     def seal_result(self, raw_id: bytes, result: bytes) -> bytes:
         """Return the result of a job as a script keeps it: encrypted if encryption is on. b"" is none, and stays so."""
@@ -89,21 +89,28 @@ class Shard:
 
         def read() -> list[Any]:
             try:
-                return self.connection_cache.send(b"".join(call.packed for call in calls)).read_all(len(calls))
+                return self.route.read_all([call.packed for call in calls])
             except NoScriptError:
                 return [call.result() for call in calls]
 
-        return with_store_errors(read, self.client) if calls else []
+        return self._with_store_errors(read) if calls else []
 
     # Commands use the connections of the scripts, not the client's pool: after a failover a connection there may still
     # lead to the old server.
     def execute(self, *command: Part) -> Any:
         """Run one command, once, and return its raw reply. Raises `StoreError`s."""
-        return with_store_errors(partial(self.connection_cache.execute, *command), self.client)
+        return self.execute_all([command])[0]
 
     def execute_all(self, commands: Sequence[Sequence[Part]]) -> list[Any]:
-        """Run commands in one round trip, not atomically, and return their raw replies. Raises `StoreError`s."""
-        return with_store_errors(partial(self.connection_cache.execute_all, *commands), self.client)
+        """Run commands in one round trip, not atomically, and return their raw replies. Raises `StoreError`s.
+
+        They must be safe to repeat.
+        """
+        packed = [encode(*parts) for parts in commands]
+        return self._with_store_errors(lambda: self.route.read_all(packed)) if packed else []
+
+    def _with_store_errors(self, run: Callable[[], T]) -> T:
+        return with_store_errors(run, user=self.route.topology.connections.user)
 
     def now_us(self, time: Sequence[bytes]) -> int:
         """Return the µs since the epoch of a reply to TIME; with a clock of a test, the time of that clock."""
@@ -112,7 +119,7 @@ class Shard:
 
     def blocking_listener(self) -> BlockingListener:
         """Return a new listener for this shard's notifications, on a connection of its own."""
-        return BlockingListener(self.connections, self.client)
+        return BlockingListener(self.route)
 
     def notify(self, queues: Sequence[str]) -> None:
         """Notify a worker of each of these queues that has ready jobs; no queues: a worker of all queues.
@@ -140,6 +147,11 @@ class Shard:
     def label(self) -> str:
         """Server and number of the shard, for people."""
         return f"{self.config.redis.display_url} shard {self.index}"
+
+    @property
+    def client(self) -> Any:
+        """A client of the library for the server that has the shard now. Raises `StoreError`s."""
+        return self._with_store_errors(lambda: self.route.cache.client)
 
 
 # Cached for each script and queue: a process calls few scripts and names few queues.

@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import cached_property
@@ -17,12 +16,13 @@ from django_delayq.job.ids import shard_of
 from django_delayq.job.job import LimitUse
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
-from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import ConnectionCache
-from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue
-from django_delayq.store.keys import Keys
+from django_delayq.store.nodes.errors import with_store_errors
+from django_delayq.store.nodes.route import Route
+from django_delayq.store.nodes.server_info import ServerInfo
+from django_delayq.store.nodes.topologies import make_topology
+from django_delayq.store.nodes.topology import Topology
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
@@ -33,6 +33,7 @@ from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.store.shard import Shard
+from django_delayq.store.slots import hash_tag, slot_of
 
 
 class Store:
@@ -45,51 +46,48 @@ class Store:
         #: Made here, so that a command without SECRET_KEY fails at its start.
         self.signer = BodySigner(on=config.sign)
         self.cipher = Cipher(on=config.encrypt, secrets=config.encryption_keys)
-        self._connections = Connections(config.redis)
         self._clock = clock or runtime.current().clock
         self._shards_checked = False
         self._dashboards: dict[int, DashboardQueries] = {}
 
     # Django's cached_property: before Python 3.12 that of functools holds a lock, and a fork copies it locked.
     @cached_property
+    def topology(self) -> Topology:
+        """Which server has which shard. Raises ImproperlyConfigured if the client library does not accept REDIS."""
+        return make_topology(self.config.redis, producer_timeout=self.config.enqueue_timeout)
+
+    @cached_property
     def shards(self) -> list[Shard]:
         """The shards for workers and dispatchers: a command may take 5 s."""
-        return self._shards(self._connections.client())
+        return self._shards(for_producers=False)
 
     @cached_property
     def _producer_shards(self) -> list[Shard]:
         """The shards for everybody else: a call may take ENQUEUE_TIMEOUT."""
-        return self._shards(self._connections.producer(timeout=self.config.enqueue_timeout))
+        return self._shards(for_producers=True)
 
     @cached_property
     def _enqueue_apis(self) -> list[Enqueue]:
         return [Enqueue(shard) for shard in self._producer_shards]
 
-    def _shards(self, client: Any) -> list[Shard]:
-        connection_cache = ConnectionCache(client)
-        return [
-            Shard(
-                index=index,
-                config=self.config,
-                signer=self.signer,
-                cipher=self.cipher,
-                connection_cache=connection_cache,
-                connections=self._connections,
-                clock=self._clock,
-            )
-            for index in range(self.config.shards)
-        ]
+    def _shards(self, *, for_producers: bool) -> list[Shard]:
+        return [self._shard(index, for_producers=for_producers) for index in range(self.config.shards)]
 
-    def close(self) -> None:
-        """Close the connections; the next use opens new ones."""
-        for shard in (*self.shards, *self._producer_shards):
-            shard.client.connection_pool.disconnect()
+    def _shard(self, index: int, *, for_producers: bool) -> Shard:
+        return Shard(
+            index=index,
+            config=self.config,
+            signer=self.signer,
+            cipher=self.cipher,
+            route=Route(self.topology, slot_of(hash_tag(index)), for_producers=for_producers),
+            clock=self._clock,
+        )
 
     def disconnect_idle(self) -> None:
         """Close the connections that are not in use; the next use opens new ones."""
-        # All shards of a list share their connections. A list that was never used is not made for this.
-        for shards in filter(None, map(self.__dict__.get, ("shards", "_producer_shards"))):
-            shards[0].connection_cache.disconnect_idle()
+        # A topology that was never used is not made for this.
+        if "topology" in self.__dict__:
+            self.topology.disconnect_idle()
 
     def enqueue_api(self, shard: int) -> Enqueue:
         """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
@@ -173,14 +171,22 @@ class Store:
         return self.dashboard(0).snapshot().now_us
 
     def check_server(self) -> str:
-        """Check the server's version and eviction policy. Return a warning, or "".
+        """Check the version and the eviction policy of every server. Return a warning, or "".
 
         Raises ImproperlyConfigured below Redis 6.2, and for a policy that may evict jobs.
         """
-        server = ServerInfo.fetch(self.shards[0].client)
-        for refusal in server.fatal():
-            raise ImproperlyConfigured(refusal)
-        return "" if server.policy else next(server.warnings())
+        warning = ""
+        for server in self.servers():
+            for refusal in server.fatal():
+                raise ImproperlyConfigured(refusal)
+            if not server.policy:
+                warning = next(server.warnings())
+        return warning
+
+    def servers(self, *, with_config: bool = False) -> list[ServerInfo]:
+        """Return the facts about every server that has shards. Two round trips a server, four with its settings."""
+        nodes = with_store_errors(self.topology.nodes, user=self.topology.connections.user)
+        return [ServerInfo.fetch(node, with_config=with_config) for node in nodes]
 
     def check_shards_once(self) -> None:
         """Run `check_shards()` at the first call. Otherwise a unique key could be held in two shards."""
@@ -211,10 +217,10 @@ class Store:
         if known == shards:
             return
         for index in range(known if not force else 0):
-            keys = Keys(self.config.prefix, index)
+            shard = self._shard(index, for_producers=True)
             nouns = ("unique_keys", "jobs", "dead_bodies", "schedules")
-            lengths = [["HLEN", keys(noun)] for noun in nouns]
-            keyed, jobs, dead, schedules, size = first.execute_all([*lengths, ["STRLEN", keys("declared_by")]])
+            lengths = [["HLEN", shard.keys(noun)] for noun in nouns]
+            keyed, jobs, dead, schedules, size = shard.execute_all([*lengths, ["STRLEN", shard.keys("declared_by")]])
             left, at_run_time = jobs + dead, schedules - DeclaredBy.count(size)
             if keyed or at_run_time > 0 or (left and index >= shards):
                 self._shards_checked = False

@@ -51,9 +51,11 @@ def redis_unavailable() -> Iterator[None]:
 
 
 def _delete_keys(store: Store, prefix: str) -> None:
-    client = store.shards[0].client
-    # The keys of further aliases begin with the same prefix.
-    keys = list(client.scan_iter(f"{prefix}*", 1_000))
-    for at in range(0, len(keys), 1_000):
-        client.unlink(*keys[at : at + 1_000])
-    store.close()
+    for node in store.topology.nodes():
+        client = node.workers.client
+        # The keys of further aliases begin with the same prefix. In a cluster they are of several slots.
+        pipeline = client.pipeline(transaction=False)
+        for key in client.scan_iter(f"{prefix}*", 1_000):
+            pipeline.unlink(key)
+        pipeline.execute()
+    store.disconnect_idle()

@@ -14,7 +14,7 @@ READS = {
     *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "HVALS", "INFO"),
     *("LINDEX", "TIME", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANGE", "ZRANK", "ZSCORE", "ZUNION"),
 }
-CONNECTION = {"CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT"}
+CONNECTION = {"ASKING", "CLIENT|SETNAME", "CLUSTER|SLOTS", "EVAL", "EVALSHA", "ROLE", "SELECT"}
 #: The commands of each script. A new redis.call() appears here, and in the rule of every role that runs the script.
 ENTER = "DEL GET LLEN RPUSH SET TIME ZADD ZCARD ZRANGE ZREM "
 #: What put_ready() calls, with the turns of tenants.

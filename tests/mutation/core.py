@@ -76,22 +76,22 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (NETWORK, "tests/integration/worker/test_one_outcome.py"),
     at(
         "the client library retries commands by itself",
-        "store/client/connection.py",
+        "store/nodes/connections.py",
         "retry=Retry(NoBackoff(), 0),",
         "retry=Retry(NoBackoff(), 3),",
-    ): ("tests/integration/store/client/test_connection.py", NETWORK),
+    ): ("tests/integration/store/nodes/test_connection.py", NETWORK),
     at(
         "a lost reply is taken for a missing job",
-        "store/client/script.py",
-        'f"Redis did not answer: {message}", maybe_accepted=sent',
+        "store/nodes/errors.py",
+        'f"Redis did not answer: {message}", maybe_accepted=not was_not_run(error)',
         'f"Redis did not answer: {message}", maybe_accepted=False',
-    ): (NETWORK, "tests/integration/store/client/test_connection.py"),
+    ): (NETWORK, "tests/integration/store/nodes/test_connection.py"),
     at(
         "connections to a demoted primary are kept",
-        "store/client/script_call.py",
-        "                self._connection_cache.disconnect_idle()\n",
-        "                pass\n",
-    ): ("tests/integration/store/client/test_replaced_server.py",),
+        "store/nodes/topology.py",
+        "            node.disconnect_idle()\n",
+        "            pass\n",
+    ): ("tests/integration/store/nodes/test_replaced_server.py",),
     at(
         "a Redis error ends the service loop",
         "processes/service.py",
@@ -138,7 +138,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/enqueue/test_enqueue.py", "tests/chaos/redis/test_memory_full.py"),
     at(
         "a process starts on a server that evicts keys",
-        "store/client/server_info.py",
+        "store/nodes/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
     ): ("tests/integration/commands/test_eviction.py",),
@@ -313,13 +313,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/test_report.py",),
     at(
         "a connection with an unread reply is used again",
-        "store/client/connection_cache.py",
+        "store/nodes/connection_cache.py",
         "        self._connection.disconnect()\n",
-    ): ("tests/integration/store/client/test_connection_cache.py",),
+    ): ("tests/integration/store/nodes/test_connection_cache.py",),
     at(
         "expired jobs are read from any server that the pool connects to",
         "store/shard.py",
-        "partial(self.connection_cache.execute_all, *commands)",
+        "lambda: self.route.read_all(packed)",
         "lambda: [self.client.execute_command(*command) for command in commands]",
-    ): ("tests/integration/store/client/test_replaced_server.py",),
+    ): ("tests/integration/store/nodes/test_replaced_server.py",),
 }

@@ -7,7 +7,7 @@ KEYS, DECLARATION = "tests/integration/task/unique/test_key_functions.py", "test
 
 COMMIT = "tests/integration/task/on_commit"
 TENANTS = "tests/integration/control/test_tenants.py"
-DEADLINE = "tests/integration/store/client/test_deadline.py"
+DEADLINE = "tests/integration/store/nodes/test_deadline.py"
 MIDDLEWARE = "tests/integration/middleware"
 LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
 
@@ -301,21 +301,21 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (COMMIT,),
     at(
         "a reply has a quarter of the time",
-        "store/client/deadline.py",
-        "self._until = monotonic() + seconds",
-        "self._until = monotonic() + seconds / 4",
+        "store/nodes/deadline.py",
+        "else monotonic() + seconds",
+        "else monotonic() + seconds / 4",
     ): (DEADLINE,),
     Mutation(
         "each step of a call gets the whole timeout",
         (
             (
-                "store/client/deadline.py",
+                "store/nodes/deadline.py",
                 "            if self._in_handshake:\n                self._apply_timeout()",
                 "            if self._in_handshake:\n"
                 "                self._start_timer()\n"
                 "                self._apply_timeout()",
             ),
-            ("store/client/deadline.py", "if not (self._fresh and self._left() > _SHORTEST):", "if True:"),
+            ("store/nodes/deadline.py", "if not (self._fresh and self._left() > _SHORTEST):", "if True:"),
         ),
     ): (DEADLINE,),
     at(

@@ -14,7 +14,6 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.liveness import check_liveness
 from django_delayq.management.preflight import SchedulesJudgement, judge_jobs, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.store import Store, get_store
 
@@ -110,7 +109,7 @@ def _findings(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
-    server = ServerInfo.fetch(store.shards[0].client, with_config=True)
+    server = store.servers(with_config=True)[0]
     faults = [*server.fatal(), *server.errors()]
     drift: _Groups = {}
     left = 0

@@ -11,11 +11,13 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
-from django_delayq.store.client.connection import COMMAND_TIMEOUT, Connections
-from django_delayq.store.client.connection_cache import PendingReply
-from django_delayq.store.client.resp import encode
-from django_delayq.store.client.script import to_store_error
 from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.nodes.connection_cache import PendingReply
+from django_delayq.store.nodes.connections import COMMAND_TIMEOUT
+from django_delayq.store.nodes.errors import NoServer, to_store_error
+from django_delayq.store.nodes.node import Node
+from django_delayq.store.nodes.resp import encode
+from django_delayq.store.nodes.route import Route
 
 #: Default of the seconds for which a BLPOP stays outstanding. If its reply is COMMAND_TIMEOUT late, the connection is
 #: dead.
@@ -26,9 +28,10 @@ _listeners: "weakref.WeakSet[BlockingListener]" = weakref.WeakSet()
 class BlockingListener:
     """Listen for the notifications of one shard. Not thread-safe; closed after a fork."""
 
-    def __init__(self, connections: Connections, client: Any) -> None:
-        self._connections = connections
-        self._client = client
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        #: The server that the connection leads to.
+        self._node: Node | None = None
         self._connection: Any = None
         #: A BLPOP is outstanding.
         self.listening = False
@@ -43,14 +46,18 @@ class BlockingListener:
         It ends after `block` seconds without a notification. `command` may be BRPOP, which does the same to a list of
         one element. Raises `StoreError`s; the next call connects again.
         """
-        if self.listening:
-            if now > self._overdue_at:
-                self.close()
-                raise to_store_error(redis_errors.TimeoutError("no answer to a blocking pop"))
-            return
         try:
-            if self._connection is None:
-                self._connection = self._connections.blocked()
+            node = self._route.node
+            if self.listening:
+                if now > self._overdue_at:
+                    raise redis_errors.TimeoutError("no answer to a blocking pop")
+                if node is not self._node:
+                    # A server that was cut off does not end the pop itself.
+                    raise NoServer(f"the shard has moved from {self._node} to {node}")
+                return
+            if self._connection is None or node is not self._node:
+                self.close()
+                self._node, self._connection = node, node.connections.blocked()
                 self._connection.connect()
             while self._unread_replies:
                 # Otherwise such a reply would be taken for a notification.
@@ -58,8 +65,7 @@ class BlockingListener:
                 self._unread_replies -= 1
             self._connection.send_packed_command([encode(command, *keys, f"{block:.3f}")])
         except (redis_errors.RedisError, OSError) as error:
-            self.close()
-            raise to_store_error(error, client=self._client) from error
+            raise self._failed(error) from error
         self.listening, self._overdue_at = True, now + block + COMMAND_TIMEOUT
 
     def send_chained(self, call: ScriptCall) -> None:
@@ -86,8 +92,7 @@ class BlockingListener:
         try:
             reply = self._connection.read_response()
         except (redis_errors.RedisError, OSError) as error:
-            self.close()
-            raise to_store_error(error, client=self._client) from error
+            raise self._failed(error) from error
         self.listening = False
         return reply[0].decode() if reply else None
 
@@ -97,6 +102,13 @@ class BlockingListener:
         if connection is not None:
             connection.disconnect()
 
+    def _failed(self, error: redis_errors.RedisError | OSError) -> Exception:
+        """Close the connection and look for the server that has the shard now. Return the error to raise."""
+        self.close()
+        if isinstance(error, redis_errors.RedisError):
+            self._route.look_again(error, self._node)
+        return to_store_error(error, user=self._route.topology.connections.user)
+
     def _send(self, packed: bytes) -> None:
         try:
             if self._connection is None or self._connection._sock is None:
@@ -104,8 +116,7 @@ class BlockingListener:
             # The library's way to the socket takes 20 µs more, at the moment when a job waits to begin.
             self._connection._sock.sendall(packed)
         except (redis_errors.RedisError, OSError) as error:
-            self.close()
-            raise to_store_error(error, client=self._client) from error
+            raise self._failed(error) from error
 
 
 def _after_fork() -> None:

@@ -5,10 +5,11 @@ from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
 
-from django_delayq.exceptions import StoreRejected
-from django_delayq.store.client.connection_cache import ConnectionCache, PendingReply
-from django_delayq.store.client.resp import Part, encode_evalsha
-from django_delayq.store.client.script import Script, to_store_error
+from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.connection_cache import PendingReply
+from django_delayq.store.nodes.errors import to_store_error, was_not_run
+from django_delayq.store.nodes.resp import Part, encode, encode_evalsha
+from django_delayq.store.nodes.route import Route
 
 T = TypeVar("T")
 
@@ -19,13 +20,13 @@ class ScriptCall:
     def __init__(
         self,
         script: Script,
-        connection_cache: ConnectionCache,
+        route: Route,
         fixed_keys: tuple[str, ...],
         more_keys: Sequence[str],
         args: Sequence[Part],
     ) -> None:
         self.script = script
-        self._connection_cache, self._keys, self._args = connection_cache, [*fixed_keys, *more_keys], args
+        self._route, self._keys, self._args = route, [*fixed_keys, *more_keys], args
         #: The bytes to send.
         self.packed = encode_evalsha(script.sha, fixed_keys, more_keys, args)
         self._reply: PendingReply | None = None
@@ -35,9 +36,7 @@ class ScriptCall:
 
         Raises as `result()` does.
         """
-        if self._connection_cache.keeps:
-            self._reply = self._with_store_errors(lambda: self._connection_cache.send(self.packed))
-        return self._connection_cache.keeps
+        return self._with_store_errors(self._send)
 
     def sent_elsewhere(self, reply: PendingReply) -> None:
         """Set the reply of a call whose bytes the caller sent itself."""
@@ -57,20 +56,29 @@ class ScriptCall:
         if reply is not None:
             reply.abandon()
 
+    def _send(self) -> bool:
+        try:
+            if not self._route.cache.keeps:
+                return False
+            self._reply = self._route.send(self.packed)
+        except redis_errors.RedisError as error:
+            if not (self._route.topology.recovers and was_not_run(error)):
+                raise
+            # `result()` looks for another server.
+        return self._reply is not None
+
     def _read_result(self) -> Any:
         reply, self._reply = self._reply, None
         try:
-            return (reply or self._connection_cache.send(self.packed)).read()
+            return self._route.read_all([self.packed], reply)[0]
         except redis_errors.NoScriptError:
             keys, text = self._keys, self.script.text
-            return self._connection_cache.execute("EVAL", text, len(keys), *keys, *self._args)
+            return self._route.read_all([encode("EVAL", text, len(keys), *keys, *self._args)])[0]
 
     def _with_store_errors(self, run: Callable[[], T]) -> T:
+        # Not `with_store_errors()`: this is each enqueue's way.
         try:
             return run()
         except redis_errors.RedisError as error:
-            store_error = to_store_error(error, script=self.script, client=self._connection_cache.client)
-            if isinstance(store_error, StoreRejected) and store_error.code == "READONLY":
-                # The server's name may lead to another primary by now; open connections never will.
-                self._connection_cache.disconnect_idle()
-            raise store_error from error
+            user = self._route.topology.connections.user
+            raise to_store_error(error, user=user, source_line=self.script.source_line) from error

@@ -13,9 +13,10 @@ from django_delayq.store.client.script import Script
 _CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'")
 _COMMENT = re.compile(r"--.*")
 #: What every connection sends, besides AUTH, which needs no permission: SELECT for a database other than 0, CLIENT
-#: SETNAME if the settings give a client_name, EVAL if the server does not know the script yet. CLIENT SETINFO is never
-#: sent, and Redis 7.0 does not know it. `+@connection` would allow CLIENT KILL, PAUSE and LIST.
-_CONNECTION = ("CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT")
+#: SETNAME if the settings give a client_name, EVAL if the server does not know the script yet, what finds a shard in a
+#: cluster, and ROLE for a primary that Sentinels named. CLIENT SETINFO is never sent, and Redis 7.0 does not know it.
+#: `+@connection` would allow CLIENT KILL, PAUSE and LIST.
+_CONNECTION = ("ASKING", "CLIENT|SETNAME", "CLUSTER|SLOTS", "EVAL", "EVALSHA", "ROLE", "SELECT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

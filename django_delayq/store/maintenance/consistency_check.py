@@ -12,9 +12,9 @@ from django_delayq.clock import estimated_us
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.body.codec import try_decode_head
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, read_schedule
 from django_delayq.store.shard import Shard
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django_delayq.exceptions import BadBody, DelayQError, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job.body.codec import Head
 from django_delayq.job.job import DEFAULT_QUEUE
-from django_delayq.store.client.resp import Part
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.shard import Shard
 
 #: Most jobs of one call.

@@ -9,8 +9,8 @@ from django_delayq.job.body.codec import decode, decode_head, encode, encrypt, w
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.operations.batch import (
     REFUSALS,
     SKIPPED,

@@ -5,9 +5,9 @@ from enum import StrEnum
 
 from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.job.job import LimitUse
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import limit_digest, limit_name_digest, paused_task_digest
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.operations.worker_control import short_name
 from django_delayq.store.shard import Shard
 

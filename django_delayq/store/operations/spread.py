@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.shard import Shard
 
 _TAKE_PLACES = Script("take_places")

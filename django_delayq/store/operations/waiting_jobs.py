@@ -11,8 +11,8 @@ from django_delayq.exceptions import BadSignature
 from django_delayq.job.body.codec import Head, try_decode, try_decode_head, with_flags, with_queue
 from django_delayq.job.job import Flag, State
 from django_delayq.job.result import Result
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.operations.batch import (
     REFUSALS,
     SKIPPED,

@@ -1,9 +1,9 @@
 """Worker control: what people ask of workers: no more jobs of a queue or a tenant, or at all, the end of a job."""
 
 from django_delayq.clock import DAY_US
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import tenant_digest
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.shard import Shard
 
 _PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")

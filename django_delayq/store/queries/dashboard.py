@@ -8,8 +8,8 @@ from django_delayq.job.body.codec import decode_head
 from django_delayq.job.job import due_of_rank
 from django_delayq.metrics import ALL_JOBS, queue_dimension, task_dimension
 from django_delayq.store.client.script import Script
-from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import decode_queue
+from django_delayq.store.nodes.server_info import ServerInfo
 from django_delayq.store.queries.job_pages import whole
 from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot, read_paused_tasks
 from django_delayq.store.shard import Shard

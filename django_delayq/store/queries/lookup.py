@@ -8,8 +8,8 @@ from django_delayq.job.body.codec import SIGNATURE, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
 from django_delayq.job.security.encryption import OVERHEAD, RESULT
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, read_row
 from django_delayq.store.records import ResultRecord
 from django_delayq.store.shard import Shard

@@ -10,7 +10,7 @@ from typing import Any, Self
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.job.value import has_type
 from django_delayq.metrics import MinuteSeries, Stats
-from django_delayq.store.client.server_info import ServerInfo
+from django_delayq.store.nodes.server_info import ServerInfo
 
 #: A live process is seen several times within it: by its steps and its reports.
 _SILENCE_US = 20_000_000

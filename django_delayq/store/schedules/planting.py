@@ -11,9 +11,9 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Expiry, Flag, Occurrence
 from django_delayq.job.unsent import UnsentJob, encode_new
 from django_delayq.recurring.plan import Plan
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.enqueue import Enqueue
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import UNREADABLE, StoredSchedule, read_schedule

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from django_delayq.clock import SECOND_US
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules, schedule_arguments

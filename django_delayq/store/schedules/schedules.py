@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.schedule import CatchUp, Overlap
-from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.resp import Part
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.waiting_jobs import WaitingJobs
 from django_delayq.store.schedules.definition import Definition

@@ -13,8 +13,8 @@ from time import monotonic
 
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.exceptions import StoreError
-from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.nodes.resp import encode
 from django_delayq.store.shard import Shard
 from django_delayq.worker.claiming.queue_weights import QueueWeights
 

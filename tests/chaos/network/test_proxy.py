@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_delayq.conf.redis_settings import RedisConfig
-from django_delayq.store.client.connection import Connections
+from django_delayq.store.nodes.connections import Connections
 from tests.chaos.network.proxy import Proxy
 from tests.chaos.network.resp import RespSplitter, command_of
 from tests.subprocesses import until

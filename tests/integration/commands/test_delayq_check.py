@@ -20,7 +20,6 @@ from django_delayq.job.body.codec import ENCRYPTED_FORMAT
 from django_delayq.job.ids import from_text
 from django_delayq.management.commands.delayq_check import _DRIFT
 from django_delayq.store.claims import Claims
-from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer
@@ -87,7 +86,7 @@ def test_a_nearly_full_server_is_a_warning(kept: Redis) -> None:
 
 
 def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -> None:
-    server = ServerInfo.fetch(kept)
+    [server] = get_store().servers()
     [refusal] = replace(server, redis_version="6.0.16").fatal()
     assert refusal.startswith("Redis 6.0.16 is too old") and "6.2 or later" in refusal
     # Valkey reports a Redis version too, never below 7.2. A server that reports none is not refused.

@@ -14,7 +14,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.body.codec import decode
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
-from django_delayq.store.client.script import to_store_error
+from django_delayq.store.nodes.errors import to_store_error
 from tests.chaos.records.hostile import body
 from tests.shard_apis import ShardApis, settlement
 

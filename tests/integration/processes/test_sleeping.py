@@ -12,9 +12,9 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.store.client.connection_cache import ConnectionCache, PendingReply
-from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script import Script
+from django_delayq.store.nodes.connection_cache import ConnectionCache, PendingReply
+from django_delayq.store.nodes.resp import encode
 from tests.sample_app import tasks
 from tests.subprocesses import Processes, listeners
 
@@ -54,11 +54,12 @@ class WithoutNotifications(ConnectionCache):
 class LastReply(PendingReply):
     """The reply to one command of four: the reply to EXEC contains the reply to the second."""
 
-    def read(self) -> Any:
-        value = self.read_all(4)[3][0]
+    def read_all(self, number: int) -> list[Any]:
+        assert number == 1
+        value = super().read_all(4)[3][0]
         if isinstance(value, Exception):
             raise value
-        return value
+        return [value]
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def notifications_lost(processes: Processes, monkeypatch: pytest.MonkeyPatch) ->
     """Jobs that this process enqueues notify nobody."""
     shard = get_store()._producer_shards[0]
     keys = [processes.keys("notify_dispatcher"), processes.keys("notify"), processes.keys.notify("default")]
-    monkeypatch.setattr(shard, "connection_cache", WithoutNotifications(shard.client, keys))
+    monkeypatch.setattr(shard.route.node, "producers", WithoutNotifications(shard.client, keys))
 
 
 def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Processes, client: Redis) -> None:

@@ -237,7 +237,16 @@ def test_no_repr_or_text_of_an_object_shows_it(server: LocalRedisServer, setting
             job,
             job.job,
         ]
-        objects += [store._connections, store.enqueue_api(0), store.lookup(0), Promotion(shard), read_config]
+        objects += [
+            store.topology,
+            shard.route,
+            shard.route.node,
+            store.topology.connections,
+            store.enqueue_api(0),
+            store.lookup(0),
+            Promotion(shard),
+            read_config,
+        ]
         assert_clean(" ".join(f"{each} {each!r}" for each in objects))
         shard.client.connection_pool.disconnect()
 

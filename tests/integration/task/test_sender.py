@@ -82,8 +82,7 @@ def test_an_error_of_the_arguments_leaves_no_unread_reply_and_reports_all_progre
 def test_a_reply_that_an_interrupt_left_unread_reaches_no_other_request() -> None:
     with pytest.raises(Stop):
         noop.enqueue_many(made(600, then=fails(Stop())), on_progress=lambda accepted: None)
-    cache = get_store()._producer_shards[0].connection_cache
-    assert cache.execute("ECHO", "mine") == b"mine"
+    assert get_store()._producer_shards[0].execute("ECHO", "mine") == b"mine"
     assert noop.enqueue().state is State.READY
 
 

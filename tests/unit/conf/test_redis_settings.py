@@ -50,6 +50,41 @@ def test_parameters_are_kept_and_their_address_displayed(parameters: dict[str, A
     assert (config.url, config.parameters, config.display_url) == (None, parameters, address)
 
 
+@pytest.mark.parametrize(
+    ("form", "nodes", "address"),
+    [
+        ("redis+cluster://h", [("h", 6379)], "redis+cluster://h:6379"),
+        ("redis+cluster://u:p@h:7000,i:7001,j/0", [("h", 7000), ("i", 7001), ("j", 6379)], None),
+        (
+            "rediss+cluster://:a,b%40@h:7000,[::1]:7001",
+            [("h", 7000), ("::1", 7001)],
+            "rediss+cluster://h:7000,::1:7001",
+        ),
+        ("valkeys+cluster://h:7000,i:7001", [("h", 7000), ("i", 7001)], "rediss+cluster://h:7000,i:7001"),
+        ({"cluster": ["h:7000", "i", ("j", 7002)], "password": "p"}, [("h", 7000), ("i", 6379), ("j", 7002)], None),
+    ],
+)
+def test_a_cluster_is_named_by_some_of_its_nodes(form: Any, nodes: list[Any], address: str | None) -> None:
+    config = RedisConfig.read(form)
+    assert list(config.nodes) == nodes
+    assert config.display_url == (address or f"redis+cluster://{','.join(f'{host}:{port}' for host, port in nodes)}")
+
+
+def test_a_primary_is_named_by_its_sentinels() -> None:
+    config = RedisConfig.read(
+        {
+            "sentinels": ["s1", ("s2", 26380)],
+            "service": "jobs",
+            "password": "p",
+            "db": 2,
+            "sentinel_kwargs": {"password": "q"},
+        }
+    )
+    assert (config.sentinels, config.service) == ((("s1", 26379), ("s2", 26380)), "jobs")
+    assert (config.parameters, config.sentinel_parameters) == ({"password": "p", "db": 2}, {"password": "q"})
+    assert config.display_url == "jobs/2 (Sentinels s1:26379,s2:26380)"
+
+
 def test_a_url_takes_further_parameters() -> None:
     config = RedisConfig.read({"url": "redis://h", "password": "p", "max_connections": 5})
     assert config.url == "redis://h" and config.parameters == {"password": "p", "max_connections": 5}
@@ -135,6 +170,23 @@ def test_the_description_of_a_cache_is_copied(
         ({"db": -1}, "'db'"),
         ({"host": 5}, "'host'"),
         ({"unix_socket_path": 5}, "'unix_socket_path'"),
+        ("redis+cluter://h", "unknown scheme.*did you mean 'redis\\+cluster'"),
+        ("redis+cluster://h,i:port", "well-formed"),
+        ("redis+cluster://h/1", "database 1 of a cluster"),
+        ({"url": "redis+cluster://h", "db": 1}, "database 1 of a cluster"),
+        ({"cluster": ["h"], "db": "2"}, "database 2 of a cluster"),
+        ({"cluster": "h:7000"}, "'cluster'.*list of addresses"),
+        ({"cluster": []}, "'cluster'.*list of addresses"),
+        ({"cluster": [("h", 70_000)]}, "'cluster'.*list of addresses"),
+        ({"cluster": ["h"], "host": "h"}, "both 'host' and 'cluster'"),
+        ({"cluster": ["h"], "address_remap": "x"}, "'address_remap'.*function that takes and returns an address"),
+        ({"host": "h", "address_remap": min}, "'address_remap', but names no cluster"),
+        ({"url": "redis://h", "address_remap": min}, "'address_remap', but names no cluster"),
+        ({"sentinels": ["s"]}, "'sentinels' without 'service'"),
+        ({"sentinels": ["s"], "service": ""}, "'service'.*name of the primary"),
+        ({"service": "jobs"}, "'service' without 'sentinels'"),
+        ({"sentinels": ["redis://s"], "service": "jobs"}, "'sentinels'.*list of addresses"),
+        ({"sentinels": ["s"], "service": "jobs", "sentinel_kwargs": "p"}, "'sentinel_kwargs'.*dict of parameters"),
         ("jobs_", "CACHES does not have.*did you mean 'jobs'"),
         ("nowhere", "CACHES does not have"),
         ("local", "is not Redis"),
@@ -191,6 +243,13 @@ WITH_PASSWORD: list[Any] = [
     {"host": "h", "unix_socket_path": "/s", "password": CANARY},
     {"password": CANARY, "ssl_keyfile": "/nonexistent"},
     {"ssl_password": CANARY, "host": "h"},
+    f"redis+cluster://u:{CANARY}@h:7000,i:7001",
+    f"redis+cluster://u:{CANARY}@h:7000,i:port",
+    f"redis+cluster://u:{CANARY}@h/1",
+    {"cluster": [f"u:{CANARY}@h"]},
+    {"sentinels": ["s"], "service": "jobs", "password": CANARY},
+    {"sentinels": ["s"], "service": "jobs", "sentinel_kwargs": {"password": CANARY}},
+    {"sentinels": ["s"], "service": "jobs", "sentinel_kwargs": CANARY},
     [f"redis://:{CANARY}@h"],
     f"redis://:{CANARY}@h".encode(),
 ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis.connection import Encoder, PythonRespSerializer
 
-from django_delayq.store.client.resp import encode, encode_evalsha
+from django_delayq.store.nodes.resp import encode, encode_evalsha
 
 PARTS: list[Any] = ["SET", b"\x00\r\n$", "", b"", "ü", 0, -5, 2**63, "x" * 10_000]
 

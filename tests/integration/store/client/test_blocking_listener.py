@@ -11,8 +11,8 @@ from redis import Redis
 
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.client.blocking_listener import BLOCK, BlockingListener
-from django_delayq.store.client.connection import COMMAND_TIMEOUT
-from django_delayq.store.client.resp import encode
+from django_delayq.store.nodes.connections import COMMAND_TIMEOUT
+from django_delayq.store.nodes.resp import encode
 from tests.shard_apis import ShardApis
 from tests.subprocesses import listeners, until
 

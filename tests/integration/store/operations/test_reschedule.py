@@ -1,13 +1,14 @@
 """Reschedule: a waiting job gets another time: earlier, later, or now."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from django_delayq.job.outcome import Action
-from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.nodes.connection_cache import PendingReply
+from django_delayq.store.nodes.route import Route
 from tests.one_by_one import OneByOne
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 
@@ -168,12 +169,12 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(how: str, apis: Sha
     raw_id = apis.add("old")
     other, changes = apis.draft("new", raw_id=raw_id), [how]
 
-    class ChangedMeanwhile(ConnectionCache):
-        """Connections after whose first read somebody else changes the job."""
+    class ChangedMeanwhile(Route):
+        """A route after whose first read somebody else changes the job."""
 
-        def execute_all(self, *commands: Any) -> Any:
-            found = super().execute_all(*commands)
-            if commands[0][0] == "HGET" and changes:
+        def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None) -> list[Any]:
+            found = super().read_all(commands, reply)
+            if b"HGET" in commands[0] and changes:
                 if changes.pop() == "moved":
                     assert apis.operations.move(raw_id, "mail")
                 else:

@@ -1,5 +1,6 @@
 """Reclaim: the decision on an expired lease is applied if it is the same lease and still expired."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,8 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.processes.emitter import emit_now
-from django_delayq.store.client.connection_cache import ConnectionCache
+from django_delayq.store.nodes.connection_cache import PendingReply
+from django_delayq.store.nodes.route import Route
 from django_delayq.store.promotion import ExpiredLease, Promotion, Reclaim
 from tests.shard_apis import DAY, HOUR, SECOND, START, OneWorker, ShardApis, one_more
 
@@ -283,12 +285,13 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis) -> Non
     leases += [claim.lease for claim in worker.take(20).claims]
     sizes: list[int] = []
 
-    class Measured(ConnectionCache):
-        """Connections that note the bytes of each reply to several commands."""
+    class Measured(Route):
+        """A route that notes the bytes of the replies to several commands."""
 
-        def execute_all(self, *commands: Any) -> list[Any]:
-            found = super().execute_all(*commands)
-            sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
+        def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None) -> list[Any]:
+            found = super().read_all(commands, reply)
+            if len(commands) > 1:
+                sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
             return found
 
     apis.clock.advance(LEASE)

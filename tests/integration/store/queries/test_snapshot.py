@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.client.server_info import ServerInfo
+from django_delayq.store.nodes.server_info import ServerInfo
 from django_delayq.store.queries.snapshot import combined
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 
@@ -112,7 +112,9 @@ def test_a_snapshot_has_facts_about_the_server_on_request(apis: ShardApis) -> No
     assert apis.store.dashboard(0).snapshot().server is None
     server = apis.store.dashboard(0).snapshot(facts=True).server
     assert server is not None
-    assert server == replace(ServerInfo.fetch(apis.client), ahead_us=0, within_us=0, used_memory=server.used_memory)
+    assert server == replace(
+        ServerInfo.fetch(apis.shard.route.node), ahead_us=0, within_us=0, used_memory=server.used_memory
+    )
     assert (server.policy, server.disk_ok, server.used_memory > 100_000) == ("noeviction", True, True)
 
 

@@ -5,12 +5,9 @@ one 9 µs. That was a third of the cost of enqueueing a job.
 """
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from redis import exceptions as redis_errors
-
-from django_delayq.store.client.resp import Part, encode
 
 #: Connections of a pool without a configured limit: as many as there are threads that send commands.
 ANY_NUMBER = 2**31
@@ -25,14 +22,6 @@ class ConnectionCache:
         self._idle: list[Any] = []
         #: Connections are kept here. Not if their number is limited: other users of the pool would find none.
         self.keeps: bool = client.connection_pool.max_connections >= ANY_NUMBER
-
-    def execute(self, *parts: Part) -> Any:
-        """Run one command and return its reply, once: nothing is repeated. Raises the library's errors."""
-        return self.send(encode(*parts)).read()
-
-    def execute_all(self, *commands: Sequence[Part]) -> list[Any]:
-        """Run commands in one round trip and return their replies. Raises the library's errors."""
-        return self.send(b"".join(encode(*parts) for parts in commands)).read_all(len(commands))
 
     def send(self, packed: bytes) -> "PendingReply":
         """Send a packed command. The caller must read or abandon its reply. Raises the library's errors."""
@@ -92,28 +81,22 @@ class PendingReply:
         """The connection returns to `owner` after the reply. With None, the sender of the command keeps it."""
         self._connection, self._owner = connection, owner
 
-    def read(self) -> Any:
-        """Read one reply. Raises the library's errors."""
-        try:
-            reply = self._read()
-        except redis_errors.ResponseError:
-            self._put_back()
-            raise
-        except BaseException:
-            self.abandon()
-            raise
-        self._put_back()
-        return reply
-
     def read_all(self, number: int) -> list[Any]:
-        """Read so many replies. Raises the library's errors."""
+        """Read so many replies. Raises the library's errors; that of the first error reply, after all are read."""
+        replies = []
+        failure = None
         try:
-            replies = [self._read() for _ in range(number)]
+            for _ in range(number):
+                try:
+                    replies.append(self._read())
+                except redis_errors.ResponseError as error:
+                    failure = failure or error
         except BaseException:
-            # Also after an error reply: the next command would read the replies that follow it.
             self.abandon()
             raise
         self._put_back()
+        if failure is not None:
+            raise failure
         return replies
 
     def _read(self) -> Any:

@@ -1,10 +1,10 @@
-"""Connections: the clients and blocking connections of a RedisConfig.
+"""Connections: the clients and blocking connections of a RedisConfig, to the server that it names or to another one.
 
 The defaults of the client library are not used: it repeats commands silently, and its timeouts end a blocking pop.
 """
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
@@ -12,10 +12,14 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from django_delayq.conf.redis_settings import RedisConfig, SettingError
-from django_delayq.store.client.connection_cache import ANY_NUMBER
-from django_delayq.store.client.deadline import with_deadline
+from django_delayq.store.nodes.connection_cache import ANY_NUMBER
+from django_delayq.store.nodes.deadline import with_deadline
+from django_delayq.store.nodes.errors import NoServer
+
+Address = tuple[str, int]
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
@@ -39,6 +43,24 @@ class Connections:
     """Make clients and connections of one Redis. Opens nothing by itself."""
 
     config: RedisConfig
+    #: Host and port of a server that the configuration does not name itself: a node of a cluster, a primary that
+    #: Sentinels watch.
+    address: Address | None = None
+    #: Refuse a server that is a replica, at each new connection: Sentinels may name one a moment after its demotion.
+    only_primary: bool = False
+
+    def at(self, address: Address, *, only_primary: bool = False) -> "Connections":
+        """Return those to the server at another address."""
+        return replace(self, address=address, only_primary=only_primary)
+
+    @property
+    def label(self) -> str:
+        """The address, for people."""
+        return f"{self.address[0]}:{self.address[1]}" if self.address else self.config.display_url
+
+    def user(self) -> str:
+        """Return the name of the user in Redis."""
+        return self.configured_pool().connection_kwargs.get("username") or "default"
 
     def client(self) -> Any:
         """Return a client for workers and dispatchers, with a pool of its own; each reply may take 5 s."""
@@ -52,22 +74,30 @@ class Connections:
         """Return a connection for blocking commands; the caller waits on its socket."""
         return self._pool().make_connection()
 
-    def _pool(self, *, deadline: float | None = None) -> redis.ConnectionPool:
-        """Return a pool whose steps may take 5 s each, or all steps of a call `deadline` seconds together.
+    def configured_pool(self) -> redis.ConnectionPool:
+        """Return the pool that the setting describes, with the library's own behaviour.
 
         Raises ImproperlyConfigured if the client library does not understand the setting.
         """
         try:
-            configured = self._configured_pool()
+            return self._configured_pool()
         except (ValueError, TypeError) as error:
             hint = getattr(error, "hint", "")
             raise ImproperlyConfigured(f"{self.config.setting} cannot be used: {error} {hint}".rstrip()) from None
+
+    def _pool(self, *, deadline: float | None = None) -> redis.ConnectionPool:
+        """Return a pool whose steps may take 5 s each, or all steps of a call `deadline` seconds together."""
+        configured = self.configured_pool()
         kwargs = {
             name: value
             for name, value in configured.connection_kwargs.items()
             if name in _ALLOWED or name.startswith("ssl_")
         }
         kind, seconds = configured.connection_class, deadline or COMMAND_TIMEOUT
+        if self.address:
+            kwargs |= dict(zip(("host", "port"), self.address, strict=True))
+            # The library's connections that ask Sentinels by themselves need their pool.
+            kind = redis.SSLConnection if issubclass(kind, redis.SSLConnection) else redis.Connection
         return redis.ConnectionPool(
             connection_class=kind if deadline is None else with_deadline(kind, seconds=seconds),
             max_connections=self.config.parameters.get("max_connections", ANY_NUMBER),
@@ -75,6 +105,7 @@ class Connections:
             decode_responses=False,
             socket_connect_timeout=seconds,
             socket_timeout=seconds,
+            redis_connect_func=_connect_to_primary if self.only_primary else None,
             **({} if issubclass(kind, redis.SSLConnection) else _NO_CLIENT_INFO),
             # One try: otherwise nobody could know whether a script ran once or twice.
             retry=Retry(NoBackoff(), 0),
@@ -87,12 +118,23 @@ class Connections:
         if config.factory is not None:
             made = config.factory()
             if isinstance(made, redis.Redis):
-                pool = made.connection_pool
-                return redis.ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
+                # Only read: its connections stay the project's.
+                return made.connection_pool
             config = RedisConfig.read(made, setting=config.setting)
             if config.factory is not None:
                 raise SettingError(f"{config.setting} is a callable that returns a callable.")
+        if config.sentinels:
+            manager = Sentinel(config.sentinels, sentinel_kwargs=dict(config.sentinel_parameters))
+            return SentinelConnectionPool(config.service, manager, **config.parameters)
         if config.url is not None:
             return redis.ConnectionPool.from_url(config.url, **config.parameters)
         # The constructor of the client chooses the connection class for unix sockets and TLS.
         return redis.Redis(**config.parameters).connection_pool
+
+
+def _connect_to_primary(connection: Any) -> None:
+    connection.on_connect()
+    connection.send_command("ROLE")
+    role = connection.read_response()[0]
+    if role != b"master":
+        raise NoServer(f"{connection.host}:{connection.port} is not the primary: its role is {role.decode()}")

@@ -1,10 +1,26 @@
 """Deadline: one timeout for a whole call; the client library has one for each step."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 #: The shortest timeout of a step, in seconds: 0 would make the socket non-blocking.
 _SHORTEST = 0.001
+
+#: `until`: when the call of this thread ends that takes several commands (time.monotonic()).
+_call = threading.local()
+
+
+@contextmanager
+def call_until(until: float) -> Iterator[None]:
+    """End the commands of this thread in the `with` block at a time of the monotonic clock; 0: as ever."""
+    _call.until = until
+    try:
+        yield
+    finally:
+        _call.until = 0.0
 
 
 def with_deadline(connection_class: Any, *, seconds: float) -> Any:
@@ -75,7 +91,8 @@ def with_deadline(connection_class: Any, *, seconds: float) -> Any:
                 self._in_handshake = False
 
         def _start_timer(self) -> None:
-            self._until = monotonic() + seconds
+            until = getattr(_call, "until", 0.0)
+            self._until = min(until, monotonic() + seconds) if until else monotonic() + seconds
 
         def _left(self) -> float:
             return max(_SHORTEST, self._until - monotonic())

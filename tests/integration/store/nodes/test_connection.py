@@ -16,9 +16,10 @@ from django_delayq import get_job, get_store
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.exceptions import StoreAuthError, StoreUnavailable
 from django_delayq.job.job import State
-from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import ConnectionCache
-from django_delayq.store.client.script import to_store_error
+from django_delayq.store.nodes.connection_cache import ConnectionCache
+from django_delayq.store.nodes.connections import Connections
+from django_delayq.store.nodes.errors import to_store_error
+from django_delayq.store.nodes.resp import encode
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, free_port
 from tests.sample_app.tasks import noop
 from tests.subprocesses import until
@@ -198,7 +199,7 @@ def test_changed_settings_close_the_connections_of_the_earlier_store(
         until(lambda: len(client.client_list()) == 1, what="the connections to close")
     # It connects again where it is still used.
     assert earlier.shards[0].execute("PING") == b"PONG"
-    earlier.close()
+    earlier.disconnect_idle()
 
 
 def test_after_a_restart_of_the_server_the_next_call_reconnects(
@@ -279,8 +280,8 @@ def test_a_call_without_a_free_connection_is_certainly_not_sent(redis_server: Lo
     client = connections.client()
     client.connection_pool.get_connection()
     with pytest.raises(redis.ConnectionError) as caught:
-        ConnectionCache(client).execute("PING")
-    error = to_store_error(caught.value, client=client)
+        ConnectionCache(client).send(encode("PING"))
+    error = to_store_error(caught.value)
     assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
 
 
@@ -290,7 +291,8 @@ def test_every_tls_connection_works_from_its_first_command(tls: int, certificate
         # With a password, a reply to AUTH would arrive before the first command, right behind the handshake.
         admin.config_set("requirepass", "")
     connections = Connections(RedisConfig.read(f"rediss://127.0.0.1:{tls}/0?ssl_ca_certs={ca}"))
-    assert [ConnectionCache(connections.client()).execute("PING") for _ in range(30)] == [b"PONG"] * 30
+    caches = [ConnectionCache(connections.client()) for _ in range(30)]
+    assert [cache.send(encode("PING")).read_all(1) for cache in caches] == [[b"PONG"]] * 30
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "redis"])

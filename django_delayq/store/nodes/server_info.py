@@ -8,7 +8,8 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import ScriptFault, StoreAuthError
-from django_delayq.store.client.script import with_store_errors
+from django_delayq.store.nodes.errors import with_store_errors
+from django_delayq.store.nodes.node import Node
 
 #: The oldest version with every command that the scripts call.
 FLOOR = (6, 2)
@@ -43,16 +44,17 @@ class ServerInfo:
     within_us: int = 0
 
     @classmethod
-    def fetch(cls, client: Any, *, with_config: bool = False) -> "ServerInfo":
+    def fetch(cls, node: Node, *, with_config: bool = False) -> "ServerInfo":
         """Read INFO and TIME, and with `with_config` settings too, if this user may read them. Raises `StoreError`."""
-        info = with_store_errors(client.info, client)
+        client, user = node.workers.client, node.connections.user
+        info = with_store_errors(client.info, user=user)
         before = time.time_ns()
-        seconds, microseconds = with_store_errors(client.time, client)
+        seconds, microseconds = with_store_errors(client.time, user=user)
         after = time.time_ns()
         return replace(
             cls.of(info),
-            fsync=_configured(client, "appendfsync") if with_config else "",
-            snapshots=bool(with_config and _configured(client, "save")),
+            fsync=_configured(node, "appendfsync") if with_config else "",
+            snapshots=bool(with_config and _configured(node, "save")),
             ahead_us=seconds * SECOND_US + microseconds - (before + after) // 2_000,
             within_us=(after - before) // 2_000,
         )
@@ -122,10 +124,11 @@ class ServerInfo:
         return tuple(int(part) for part in self.redis_version.split(".")[:2] if part.isdigit())
 
 
-def _configured(client: Any, name: str) -> str:
+def _configured(node: Node, name: str) -> str:
     """Return a setting of the server, or "" if it cannot be read."""
     try:
-        return str(with_store_errors(partial(client.config_get, name), client).get(name, ""))
+        found = with_store_errors(partial(node.workers.client.config_get, name), user=node.connections.user)
+        return str(found.get(name, ""))
     except (StoreAuthError, ScriptFault):
         # Managed servers have no CONFIG, and the roles of `delayq_acl` may not call it.
         return ""

@@ -114,7 +114,7 @@ def test_a_job_with_an_expired_lease_is_read_on_the_server_that_has_the_lease(
             apis.promote()
     else:
         with old.client() as client:
-            client.client_kill_filter(_id=str(apis.shard.connection_cache.execute("CLIENT", "ID")))
+            client.client_kill_filter(_id=str(apis.shard.execute("CLIENT", "ID")))
     raw_id = apis.add()
     apis.worker().take()
     apis.clock.advance(apis.config.worker.lease_us)

@@ -1,0 +1,135 @@
+"""Errors: the errors of the client library as `StoreError`s, by Redis's error codes."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from redis import exceptions as redis_errors
+
+from django_delayq.exceptions import (
+    JobRefused,
+    KeyHeld,
+    ScriptFault,
+    StaleExchange,
+    StoreAuthError,
+    StoreError,
+    StoreRejected,
+    StoreUnavailable,
+    TenantFull,
+)
+
+T = TypeVar("T")
+
+#: Redis's error codes for "not now": the call may be repeated. LOADING, MASTERDOWN … also arrive as plain errors.
+_REJECTED = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
+_UNAVAILABLE = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED"})
+#: Redis 6.2 wraps the error of a command in a script: "Error running script (…): @user_script: 9: -OOM command …".
+_WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+#: The library removes the codes that it knows from the message. (MASTERDOWN is a kind of CLUSTERDOWN there.)
+_NOT_READY = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redis_errors.TryAgainError)
+_AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
+#: A command that the user may not run inside a script fails without a code: Redis 6.2 and 7, then Valkey 9.
+_REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
+#: Errors of the library for a server that does not reply.
+UNREACHABLE = (redis_errors.ConnectionError, redis_errors.TimeoutError)
+
+
+class NoServer(redis_errors.ConnectionError):
+    """No server has the shard now."""
+
+
+#: The connection failed, or there was none: surely nothing was sent.
+_NOT_CONNECTED = (
+    *(ConnectionRefusedError, FileNotFoundError, PermissionError),
+    *(redis_errors.MaxConnectionsError, NoServer),
+)
+
+
+def with_store_errors(
+    run: Callable[[], T], *, source_line: Callable[[str], str] | None = None, user: Callable[[], str] | None = None
+) -> T:
+    """Run something that raises errors of the library; raises what `to_store_error()` makes of them."""
+    try:
+        return run()
+    except redis_errors.RedisError as error:
+        raise to_store_error(error, source_line=source_line, user=user) from error
+
+
+def is_read_only(error: Exception) -> bool:
+    """Whether the server refused a write because it is a replica."""
+    return isinstance(error, redis_errors.ReadOnlyError) or _code(str(error)) == "READONLY"
+
+
+def was_not_run(error: Exception) -> bool:
+    """Whether the failed command, or the script that failed, surely changed nothing."""
+    if isinstance(error, UNREACHABLE) and not isinstance(error, redis_errors.BusyLoadingError):
+        return any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))
+    return isinstance(error, _NOT_READY) or _code(str(error)) in _REJECTED | _UNAVAILABLE
+
+
+def _tenant_full(words: Sequence[str]) -> TenantFull:
+    """Return the error of the first full tenant of a batch, with those of the others."""
+    first, *others = (
+        TenantFull(waiting=int(float(waiting)), most=int(float(most)), indexes=[*map(int, numbers.split(","))])
+        for numbers, waiting, most in zip(words[::3], words[1::3], words[2::3], strict=True)
+    )
+    first.others = others
+    return first
+
+
+def to_store_error(
+    error: Exception, *, source_line: Callable[[str], str] | None = None, user: Callable[[], str] | None = None
+) -> StoreError | JobRefused:
+    """Return the `StoreError` or `JobRefused` for an error of the client library, by Redis's error code.
+
+    `source_line` finds the line of a script in the message of its error. `user` returns the user's name in Redis.
+
+    The class alone is not enough: a wrong password is a ConnectionError in the library, and several temporary
+    conditions are plain ResponseErrors.
+    """
+    message = str(error)
+    code = _code(message)
+    # An EVALSHA before AUTH has too many arguments: Redis 7 replies without NOAUTH.
+    unauthenticated = "unauthenticated" in message
+    if (
+        isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError)
+        or code in _AUTH
+        or unauthenticated
+        or _REFUSED.search(message)
+    ):
+        of_user = f" of user {user()!r}" if user else ""
+        where = f" at {source_line(message)}" if source_line else ""
+        return StoreAuthError(f"Redis refused the password or a command{of_user}{where}: {message}")
+    if code == "KEYHELD":
+        _, index, holder = message.split(" ")
+        return KeyHeld(holder=holder, index=int(index))
+    if code == "TENANTFULL":
+        return _tenant_full(message.split(" ")[1:])
+    if code == "STALEEXCHANGE":
+        return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
+    if isinstance(error, redis_errors.ReadOnlyError):
+        code = "READONLY"
+    if isinstance(error, redis_errors.OutOfMemoryError):
+        code = "OOM"
+    if code in _REJECTED:
+        return StoreRejected(f"Redis takes no writes now, nothing was stored: {message}", code=code)
+    if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
+        return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False)
+    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
+        return StoreUnavailable(f"Redis did not answer: {message}", maybe_accepted=not was_not_run(error))
+    where = f" at {source_line(message)}" if source_line else ""
+    cure = "; manage.py delayq_check --repair deletes keys of another type" if "WRONGTYPE" in message else ""
+    return ScriptFault(f"Redis reported a fault{where}: {message}{cure}", maybe_accepted=True)
+
+
+def _code(message: str) -> str:
+    wrapped = _WRAPPED.search(message)
+    return wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
+
+
+def _causes(error: BaseException | None) -> Sequence[BaseException]:
+    chain: list[BaseException] = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    return chain

@@ -1,0 +1,98 @@
+"""Route: the way to the server of one shard. It follows the shard when another server takes it over."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from django_delayq.store.nodes.connection_cache import ConnectionCache, PendingReply
+from django_delayq.store.nodes.deadline import call_until
+from django_delayq.store.nodes.errors import was_not_run
+from django_delayq.store.nodes.node import Node
+from django_delayq.store.nodes.resp import encode
+from django_delayq.store.nodes.topology import Topology
+
+#: Most servers that one command is sent to because the one before refused it.
+_MOST_REDIRECTS = 8
+#: Seconds after which a producer sends a command again that no server could run yet.
+_PAUSE = 0.02
+_ASKING = encode("ASKING")
+
+
+class Route:
+    """Sends the commands of one shard. Thread-safe.
+
+    If a server refuses a command without running it, the route sends it to the server that has the shard now. A
+    producer waits for such a server as long as its call may take.
+    """
+
+    def __init__(self, topology: Topology, slot: int, *, for_producers: bool) -> None:
+        self.topology = topology
+        self._slot = slot
+        self._for_producers = for_producers
+
+    @property
+    def node(self) -> Node:
+        """The server that has the shard, as far as this process knows. Raises the library's errors."""
+        return self.topology.node(self._slot)
+
+    @property
+    def cache(self) -> ConnectionCache:
+        """The connections to that server."""
+        return self._cache_of(self.node)
+
+    def send(self, packed: bytes) -> PendingReply:
+        """Send a packed command to that server; `read_all()` takes its reply. Raises the library's errors."""
+        return self.cache.send(packed)
+
+    def look_again(self, error: redis_errors.RedisError, node: Node | None) -> None:
+        """Look for the server that has the shard now, after an error of a node. Raises nothing."""
+        with suppress(redis_errors.RedisError):
+            self.topology.follow(error, self._slot, node)
+
+    def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None) -> list[Any]:
+        """Send packed commands in one round trip, unless `reply` is theirs, and return their replies.
+
+        If the server changes in the middle, all of them run again: more than one must be safe to repeat. Raises the
+        library's errors.
+        """
+        until = monotonic() + self.topology.producer_timeout if self._for_producers else 0.0
+        node = None
+        try:
+            node = self.node
+            reply = reply or self._cache_of(node).send(b"".join(commands))
+            return reply.read_all(len(commands))
+        except redis_errors.RedisError as error:
+            with call_until(until):
+                return self._send_again(commands, error, node, until)
+
+    def _send_again(
+        self, commands: Sequence[bytes], error: redis_errors.RedisError, node: Node | None, until: float
+    ) -> list[Any]:
+        """Send commands that failed on a node until a server runs them or refuses them for good."""
+        redirects = 0
+        while True:
+            redirect = self.topology.follow(error, self._slot, node)
+            redirects += redirect is not None
+            if redirects > _MOST_REDIRECTS or redirect is None and not self._wait(error, until):
+                raise error
+            try:
+                node = redirect.node if redirect else self.node
+                if redirect and redirect.asking:
+                    pairs = [each for command in commands for each in (_ASKING, command)]
+                    return self._cache_of(node).send(b"".join(pairs)).read_all(len(pairs))[1::2]
+                return self._cache_of(node).send(b"".join(commands)).read_all(len(commands))
+            except redis_errors.RedisError as again:
+                error = again
+
+    def _wait(self, error: redis_errors.RedisError, until: float) -> bool:
+        """Wait a moment for a server that can run the command; returns False if this call does not wait for one."""
+        waits = self.topology.recovers and was_not_run(error) and monotonic() + _PAUSE < until
+        if waits:
+            sleep(_PAUSE)
+        return waits
+
+    def _cache_of(self, node: Node) -> ConnectionCache:
+        return node.producers if self._for_producers else node.workers

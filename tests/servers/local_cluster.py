@@ -1,0 +1,164 @@
+"""Local cluster: a Redis Cluster of this machine for tests, with masters that share the slots and a replica of each."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from django_delayq.store.slots import SLOTS
+from django_delayq.testing.local_redis import LocalRedisServer
+
+#: Milliseconds after which nodes take a silent node for dead. A failover takes about three times as long.
+NODE_TIMEOUT = 500
+_OPTIONS = {
+    "cluster-enabled": "yes",
+    "cluster-node-timeout": str(NODE_TIMEOUT),
+    "cluster-require-full-coverage": "no",
+    # A replica that was cut off for a moment still takes over.
+    "cluster-replica-validity-factor": "0",
+    "repl-diskless-sync": "yes",
+    "repl-diskless-sync-delay": "0",
+}
+
+
+class ClusterNode:
+    """One server of a cluster."""
+
+    def __init__(self, server: LocalRedisServer) -> None:
+        self.server = server
+        self.client: Redis = Redis(host="127.0.0.1", port=server.port or 0, protocol=2, socket_timeout=10)
+        self.id = self.ask("CLUSTER", "MYID").decode()
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.server.port}"
+
+    def ask(self, *command: Any) -> Any:
+        """Return the reply of a command, as the library parses it."""
+        return self.client.execute_command(*command)
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it says that it is a master."""
+        return bool(self.client.execute_command("ROLE")[0] == b"master")
+
+
+class LocalCluster:
+    """The nodes run from the `with` statement, or `start()`, until its end. Masters come first in `nodes`."""
+
+    def __init__(
+        self,
+        *,
+        server: Path | None = None,
+        masters: int = 3,
+        replicas: int = 1,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """`replicas` is the number of replicas of each master."""
+        self._program, self._masters, self._replicas = server, masters, replicas
+        self._options = _OPTIONS | dict(options or {})
+        self._stack = ExitStack()
+        self.nodes: list[ClusterNode] = []
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start all nodes and return when each master accepts commands and each replica follows its master."""
+        for _ in range(self._masters * (1 + self._replicas)):
+            server = LocalRedisServer(server=self._program, port=0, options=self._options)
+            node = ClusterNode(self._stack.enter_context(server))
+            self._stack.callback(node.client.close)
+            self.nodes.append(node)
+        masters = self.nodes[: self._masters]
+        for index, master in enumerate(masters):
+            first, end = (SLOTS * at // self._masters for at in (index, index + 1))
+            master.ask("CLUSTER", "ADDSLOTS", *range(first, end))
+            master.ask("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+        for node in self.nodes[1:]:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].server.port)
+        self._until(lambda: all(_known(node) == len(self.nodes) for node in self.nodes), "all nodes know each other")
+        for index, replica in enumerate(self.nodes[self._masters :]):
+            replica.ask("CLUSTER", "REPLICATE", masters[index % self._masters].id)
+        self.wait_until_ready()
+        return self
+
+    def stop(self) -> None:
+        """End all nodes."""
+        self._stack.close()
+        self.nodes = []
+
+    @property
+    def url(self) -> str:
+        """The setting REDIS of a project that uses this cluster."""
+        return f"redis+cluster://{','.join(node.address for node in self.nodes[:2])}"
+
+    def wait_until_ready(self) -> None:
+        """Wait until all nodes agree on the slots, and each replica follows its master."""
+        self._until(lambda: all(map(_is_ready, self.nodes)), "the cluster is up")
+        self._until(lambda: len({_ranges(node) for node in self.nodes}) == 1, "all nodes agree on the slots")
+
+    def master_of(self, slot: int) -> ClusterNode:
+        """Return the master of a slot, as the first living node says."""
+        for node in self.nodes:
+            with suppress(RedisError):
+                for first, last, port in _ranges(node):
+                    if first <= slot <= last:
+                        return next(each for each in self.nodes if each.server.port == port)
+        raise AssertionError(f"no living node knows the master of slot {slot}")
+
+    def replicas_of(self, master: ClusterNode) -> list[ClusterNode]:
+        """Return the replicas of a master, as it says."""
+        ports = {int(port) for _, port, _ in master.ask("ROLE")[2]}
+        return [node for node in self.nodes if node.server.port in ports]
+
+    def move_slot(self, slot: int, target: ClusterNode, *, keys_at_once: int = 10) -> float:
+        """Move a slot with its keys to another master; return the seconds for which its keys were on both."""
+        source = self.master_of(slot)
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        began = time.monotonic()
+        while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, keys_at_once):
+            source.ask("MIGRATE", "127.0.0.1", target.server.port, "", 0, 60_000, "KEYS", *keys)
+        # The target first: if it learned it last, no node would have the slot for a moment.
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        seconds = time.monotonic() - began
+        self._until(lambda: self.master_of(slot) is target, "the nodes know the new master of the slot")
+        return seconds
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + 30
+        while not condition():
+            if time.monotonic() > give_up:
+                states = "\n".join(node.ask("CLUSTER", "NODES").decode() for node in self.nodes)
+                raise AssertionError(f"waited 30 s in vain until {what}:\n{states}")
+            time.sleep(0.02)
+
+
+def _known(node: ClusterNode) -> int:
+    lines = node.ask("CLUSTER", "NODES").splitlines()
+    return sum(b"handshake" not in line and b" connected" in line for line in lines)
+
+
+def _is_ready(node: ClusterNode) -> bool:
+    role = node.ask("ROLE")
+    linked = role[0] == b"master" or role[3] == b"connected"
+    return linked and b"cluster_state:ok" in node.ask("CLUSTER", "INFO")
+
+
+def _ranges(node: ClusterNode) -> tuple[tuple[int, int, int], ...]:
+    """Return the first slot, the last slot and the port of their master, as a node says."""
+    return tuple(sorted((first, last, master[1]) for first, last, master, *_ in node.ask("CLUSTER", "SLOTS")))

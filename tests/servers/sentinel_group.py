@@ -1,0 +1,161 @@
+"""Sentinel group: a master with replicas and Sentinels of this machine for tests."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from redis import Redis
+
+from django_delayq.testing.local_redis import LocalRedisServer
+
+#: What the Sentinels call the master.
+SERVICE = "mymaster"
+#: Milliseconds after which a Sentinel takes a silent master for dead.
+DOWN_AFTER = 500
+_PASSWORD_OPTIONS = ("requirepass", "masterauth")
+
+
+class LocalSentinel(LocalRedisServer):
+    """One Sentinel. It keeps what it knows in a file of its own."""
+
+    def __init__(self, *, server: Path | None, lines: str, password: str = "") -> None:
+        super().__init__(server=server, port=0, options={"requirepass": password} if password else {})
+        self._lines = lines
+
+    def _command(self) -> list[str]:
+        path = self.folder / "sentinel.conf"
+        if not path.exists():
+            path.write_text(self._lines)
+        program, *options = super()._command()
+        # A Sentinel has no data to save.
+        at = options.index("--appendonly")
+        del options[at : at + 2]
+        at = options.index("--save")
+        del options[at : at + 2]
+        return [program, str(path), "--sentinel", *options]
+
+
+class SentinelGroup:
+    """The servers run from the `with` statement, or `start()`, until its end."""
+
+    def __init__(
+        self,
+        *,
+        server: Path | None = None,
+        replicas: int = 2,
+        options: Mapping[str, str] | None = None,
+        password: str = "",
+        sentinel_password: str = "",
+    ) -> None:
+        """`options` are those of the master and the replicas."""
+        self._program, self._replicas = server, replicas
+        self._options = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0"} | dict(options or {})
+        self._options |= dict.fromkeys(_PASSWORD_OPTIONS, password) if password else {}
+        self.password, self.sentinel_password = password, sentinel_password
+        self._stack = ExitStack()
+        self.servers: list[LocalRedisServer] = []
+        self.sentinels: list[LocalRedisServer] = []
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Start everything and return when the Sentinels know each other and the replicas."""
+        master = self._start(LocalRedisServer(server=self._program, port=0, options=self._options))
+        self.servers.append(master)
+        for _ in range(self._replicas):
+            options = self._options | {"replicaof": f"127.0.0.1 {master.port}"}
+            self.servers.append(self._start(LocalRedisServer(server=self._program, port=0, options=options)))
+        lines = [
+            f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} 2",
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER}",
+            # A failover that fails is tried again after twice this time.
+            f"sentinel failover-timeout {SERVICE} 2000",
+            *([f"sentinel auth-pass {SERVICE} {self.password}"] if self.password else []),
+            *([f"sentinel sentinel-pass {self.sentinel_password}"] if self.sentinel_password else []),
+        ]
+        for _ in range(3):
+            text = "\n".join(lines) + "\n"
+            sentinel = LocalSentinel(server=self._program, lines=text, password=self.sentinel_password)
+            self.sentinels.append(self._start(sentinel))
+        self.wait_until_ready()
+        return self
+
+    def stop(self) -> None:
+        """End everything."""
+        self._stack.close()
+        self.servers, self.sentinels = [], []
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """The setting REDIS of a project that uses this group."""
+        return {
+            "sentinels": [("127.0.0.1", sentinel.port) for sentinel in self.sentinels],
+            "service": SERVICE,
+            **({"password": self.password} if self.password else {}),
+            **({"sentinel_kwargs": {"password": self.sentinel_password}} if self.sentinel_password else {}),
+        }
+
+    def master(self) -> LocalRedisServer:
+        """Return the master, as the first Sentinel says."""
+        _, port = self.ask("GET-MASTER-ADDR-BY-NAME", SERVICE)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def ask(self, *command: Any, sentinel: int = 0) -> Any:
+        """Return the reply of a Sentinel to a command that follows the word SENTINEL."""
+        with Redis(
+            port=self.sentinels[sentinel].port or 0, password=self.sentinel_password or None, protocol=2
+        ) as client:
+            # Not parsed: the library knows these commands by their first two words.
+            connection = client.connection_pool.get_connection()
+            try:
+                connection.send_command("SENTINEL", *command)
+                return connection.read_response()
+            finally:
+                client.connection_pool.release(connection)
+
+    def client(self, server: LocalRedisServer) -> Redis:
+        """Return a client of a server; the caller closes it."""
+        return server.client(protocol=2, password=self.password or None, socket_timeout=10)
+
+    def wait_until_ready(self) -> None:
+        """Wait until the Sentinels know each other and as many replicas as there are, all connected."""
+        self._until(lambda: all(map(self._is_ready, range(len(self.sentinels)))), "the Sentinels know all servers")
+
+    def fail_over(self) -> LocalRedisServer:
+        """Make the Sentinels promote a replica, and return it once they name it."""
+        before = self.master()
+        self.ask("FAILOVER", SERVICE)
+        self._until(lambda: self.master() is not before, "another master is named")
+        return self.master()
+
+    def _is_ready(self, index: int) -> bool:
+        found = self.ask("MASTER", SERVICE, sentinel=index)
+        facts = dict(zip(found[::2], found[1::2], strict=True))
+        replicas = self.ask("REPLICAS", SERVICE, sentinel=index)
+        states = [dict(zip(each[::2], each[1::2], strict=True)) for each in replicas]
+        return (
+            facts[b"flags"] == b"master"
+            and int(facts[b"num-other-sentinels"]) == len(self.sentinels) - 1
+            and sum(each[b"master-link-status"] == b"ok" and each[b"flags"] == b"slave" for each in states)
+            == len(self.servers) - 1
+        )
+
+    def _start(self, server: LocalRedisServer) -> LocalRedisServer:
+        return self._stack.enter_context(server)
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + 30
+        while not condition():
+            if time.monotonic() > give_up:
+                raise AssertionError(f"waited 30 s in vain until {what}: {self.ask('MASTERS')}")
+            time.sleep(0.02)
