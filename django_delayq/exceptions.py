@@ -161,6 +161,18 @@ class StoreRejected(StoreError):
         self.code = code
 
 
+class NotReplicated(StoreError):
+    """Redis carried out the call, but too few replicas confirmed it in time: a failover may undo it."""
+
+    maybe_accepted = True
+    retryable = True
+
+    def __init__(self, message: str = "", *, replicas: int = 0) -> None:
+        super().__init__(message)
+        #: Number of replicas that confirmed it.
+        self.replicas = replicas
+
+
 class StoreAuthError(StoreError):
     """Redis refused the user, the password, or a command the user may not run."""
 

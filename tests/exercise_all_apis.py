@@ -26,7 +26,7 @@ from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.schedules.schedules import Schedules
-from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
+from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, one_without_replicas, settlement
 
 
 def _key_here(apis: ShardApis, prefix: str) -> str:
@@ -84,6 +84,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     for queues in ((), ("other",)):
         apis.shard.notify(queues)
     apis.shard.send_on_notification()
+    assert one_without_replicas(apis)
     apis.store.check_shards()
     apis.store.check_server()
     _look_and_tell(apis)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django_delayq.conf.settings import read_config
+from django_delayq.exceptions import NotReplicated
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job, LimitUse, State
@@ -273,6 +274,18 @@ class OneWorker:
     def settle(self, claim: Claim, how: Action, **options: Any) -> ExchangeReply:
         """Send one outcome and claim nothing."""
         return self.take(0, settle=[settlement(claim, how, **options)])
+
+
+def one_without_replicas(apis: ShardApis) -> bool:
+    """Enqueue a job with WAIT_REPLICAS on a server without any; return whether `NotReplicated` was raised."""
+    store = Store(replace(apis.config, wait_replicas=1, wait_timeout=0.001), clock=apis.clock)
+    try:
+        store.enqueue_api(apis.shard.index).enqueue([apis.draft(queue="unconfirmed")])
+    except NotReplicated:
+        return True
+    finally:
+        store.disconnect_idle()
+    return False
 
 
 def settlement(

@@ -278,6 +278,21 @@ class Config:
         "Longest time for one call to Redis that enqueues, reads or changes jobs: connecting, password, sending and "
         "answer together. A script that Redis has forgotten is sent by a second call.",
     )
+    wait_replicas: int = setting(
+        0,
+        integer(0, 100),
+        "Number of replicas that must have a job before it counts as accepted: enqueueing, cancelling, rescheduling "
+        "and requeueing jobs and changing recurring schedules then end when so many have confirmed it. Otherwise "
+        "`NotReplicated` is raised: the call was carried out, and a failover may undo it. Its `resend()` sends the "
+        "same jobs again, and returns when they are confirmed. Without it, what Redis accepted in the last "
+        "milliseconds before a failover may be lost.",
+    )
+    wait_timeout: float = setting(
+        1.0,
+        duration(minimum_us=1_000, maximum_us=DAY_US, unit_us=SECOND_US),
+        "Longest time for which a call waits for the replicas of `WAIT_REPLICAS`; a little less than `ENQUEUE_TIMEOUT` "
+        "at most.",
+    )
     sign: bool = setting(
         False,
         validators.boolean,

@@ -102,6 +102,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "(16), then the id of each of these schedules (8)",
     ),
     "paused_tasks": ("hash", "digest of a task -> `<moment in µs> <who paused it>`, a byte 255 and its name"),
+    "replicated": (
+        "string",
+        "1, written behind each call that waits for replicas, so that WAIT has a write to count; with WAIT_REPLICAS",
+    ),
     "tenant_jobs": (
         "zset",
         "an entry of score 0 for each waiting job of a tenant, sorted by tenant, priority and rank; the layout is in "

@@ -11,6 +11,7 @@ from django_delayq.conf.config import Config
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
+from django_delayq.store.client.replication import Replication
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys, decode_queue
@@ -43,6 +44,8 @@ class Shard:
         self.route = route
         self.keys = Keys(config.prefix, index)
         self.clock = clock
+        #: What calls of producers wait for.
+        self._replication = self._make_replication() if route.for_producers and config.wait_replicas else None
 
     def run(
         self,
@@ -78,7 +81,9 @@ class Shard:
             more_keys = [*keys, *more_keys]
         else:
             fixed_keys = _fixed_keys(self.keys, script.key_names, queue)
-        return ScriptCall(script, self.route, fixed_keys, more_keys, [self.clock.argument(), *args])
+        replication = self._replication if script.waits_for_replicas else None
+        all_args = [self.clock.argument(), *args]
+        return ScriptCall(script, self.route, fixed_keys, more_keys, all_args, replication=replication)
 
     def seal_result(self, raw_id: bytes, result: bytes) -> bytes:
         """Return the result of a job as a script keeps it: encrypted if encryption is on. b"" is none, and stays so."""
@@ -147,6 +152,15 @@ class Shard:
     def label(self) -> str:
         """Server and number of the shard, for people."""
         return f"{self.config.redis.display_url} shard {self.index}"
+
+    def _make_replication(self) -> Replication:
+        config = self.config
+        return Replication(
+            config.wait_replicas,
+            timeout=config.wait_timeout,
+            call_timeout=config.enqueue_timeout,
+            key=self.keys("replicated"),
+        )
 
     @property
     def client(self) -> Any:

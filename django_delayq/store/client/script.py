@@ -10,6 +10,7 @@ from hashlib import sha1
 from django_delayq.store.client.prelude import FOLDER, PARTS, prelude
 
 _HEADER = re.compile(r"^-- KEYS: (?P<names>\w+(?:,(?: |\n--   )\w+)*)[;.]", re.MULTILINE)
+_WAITS = "\n-- Replicas: a producer's call waits for those of WAIT_REPLICAS.\n"
 _LAZY = re.compile(r"^-- Lazy: (?P<parts>\w+(?:, \w+)*)\.", re.MULTILINE)
 #: Keys of the queue of the call. Shared functions have parameters of these names, for the keys of any queue.
 _OF_QUEUE = frozenset({"scheduled", "ready", "recovered", "parked", "queue_notify"})
@@ -25,6 +26,8 @@ class Script:
         if header is None:
             raise ValueError(f"the header of {name}.lua does not name its keys")
         self.name = name
+        #: A producer's call is not over before the replicas of WAIT_REPLICAS have what it wrote.
+        self.waits_for_replicas = _WAITS in self._source
         #: Names of the keys that every call has, in order.
         self.key_names: tuple[str, ...] = tuple(re.findall(r"\w+", header["names"]))
 

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
 
+from django_delayq.store.client.replication import Replication
 from django_delayq.store.client.script import Script
 from django_delayq.store.nodes.connection_cache import PendingReply
 from django_delayq.store.nodes.errors import to_store_error, was_not_run
@@ -24,9 +25,13 @@ class ScriptCall:
         fixed_keys: tuple[str, ...],
         more_keys: Sequence[str],
         args: Sequence[Part],
+        *,
+        replication: Replication | None = None,
     ) -> None:
+        """`replication` is what the call waits for."""
         self.script = script
         self._route, self._keys, self._args = route, [*fixed_keys, *more_keys], args
+        self._replication = replication
         #: The bytes to send.
         self.packed = encode_evalsha(script.sha, fixed_keys, more_keys, args)
         self._reply: PendingReply | None = None
@@ -60,7 +65,7 @@ class ScriptCall:
         try:
             if not self._route.cache.keeps:
                 return False
-            self._reply = self._route.send(self.packed)
+            self._reply = self._route.send(b"".join(self._commands(self.packed)))
         except redis_errors.RedisError as error:
             if not (self._route.topology.recovers and was_not_run(error)):
                 raise
@@ -70,10 +75,20 @@ class ScriptCall:
     def _read_result(self) -> Any:
         reply, self._reply = self._reply, None
         try:
-            return self._route.read_all([self.packed], reply)[0]
+            return self._read(self.packed, reply)
         except redis_errors.NoScriptError:
             keys, text = self._keys, self.script.text
-            return self._route.read_all([encode("EVAL", text, len(keys), *keys, *self._args)])[0]
+            return self._read(encode("EVAL", text, len(keys), *keys, *self._args))
+
+    def _commands(self, packed: bytes) -> list[bytes]:
+        return [packed, *self._replication.commands] if self._replication else [packed]
+
+    def _read(self, packed: bytes, reply: PendingReply | None = None) -> Any:
+        commands = self._commands(packed)
+        replies = self._route.read_all(commands, reply, may_fail=len(commands) - 1)
+        if self._replication:
+            self._replication.check(replies[1:], user=self._route.topology.connections.user)
+        return replies[0]
 
     def _with_store_errors(self, run: Callable[[], T]) -> T:
         # Not `with_store_errors()`: this is each enqueue's way.

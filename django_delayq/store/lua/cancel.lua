@@ -9,6 +9,7 @@
 --   number of its results key (0 = none), JSON of the result to keep, for how long (ms).
 -- Returns: per job CANCELLED (also if this token cancelled it before), LATE (it is running), GONE (no such job waits),
 --   ELSEWHERE (it waits in another queue: read its body again).
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, queue_count, token, may_arrive = now_us(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 

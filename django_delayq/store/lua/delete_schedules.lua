@@ -4,6 +4,7 @@
 -- ARGV: now, ids of the schedules (1 to 250).
 -- Returns: per schedule the id of the waiting job that the caller cancels ('' = there may be none), or 0 = there was no
 --   such schedule; or a number = which of them is declared in code.
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a schedule.
 local now = now_us(ARGV[1])
 

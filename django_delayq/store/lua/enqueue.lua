@@ -12,6 +12,7 @@
 -- Errors: nothing was stored. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
 --   TENANTFULL, then for each full tenant <job numbers, joined by commas> <number of waiting jobs> <how many may wait>:
 --   without these jobs the batch would be stored.
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 

@@ -5,6 +5,7 @@
 --   scheduled, ready, queue_notify.
 -- ARGV: now, head start (ms), member, due time ('' = at once, '+n' = n µs from now, n = µs since the epoch), body.
 -- Returns: now (µs).
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n).
 local now, head_start, member, due, body = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local id = string.sub(member, 1, 12)

@@ -13,6 +13,7 @@
 -- Returns: now (µs), then per job STORED, REPLACED or KEPT (the holder runs). Now and ELSEWHERE alone: a key has another
 --   holder, or a holder another queue, than the caller read; nothing was done, read the holders again.
 -- Errors: TENANTFULL: see `enqueue`; nothing was stored.
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 

@@ -8,6 +8,7 @@
 --   body that the caller read, and the member and body that replace it.
 -- Returns: per job REQUEUED and its due time (µs); or 0 with GONE (not a dead letter of that time and body) or HELD
 --   (another job holds its key now).
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 

@@ -8,6 +8,7 @@
 --   ('' = they stay), the body that replaces it if it becomes ready ('' = it stays).
 -- Returns: per job RESCHEDULED and the new due time (µs); or 0 with LATE (it is running), GONE (no such job waits) or
 --   ELSEWHERE (it waits in another queue, or its body changed: read its body again).
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 

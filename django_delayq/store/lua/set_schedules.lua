@@ -5,6 +5,7 @@
 --   in a row it pauses (0 = never), its definition.
 -- Returns: per schedule the id of the waiting job that the caller cancels ('' = there is none), or a number = which of them
 --   is declared in code.
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a schedule.
 local now = now_us(ARGV[1])
 

@@ -57,7 +57,7 @@ _SCHEDULES = ("set_schedules", "pause_schedule", "resume_schedule", "delete_sche
 PRODUCER = AclRole(
     name="producer",
     scripts=("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find", *_SCHEDULES),
-    plain=("BLMOVE", "HEXISTS", "HGET", "HMGET", "HSCAN", "TIME", "ZSCORE", *_SHARDS),
+    plain=("BLMOVE", "HEXISTS", "HGET", "HMGET", "HSCAN", "TIME", "WAIT", "ZSCORE", *_SHARDS),
 )
 #: `run_dispatcher`.
 DISPATCHER = AclRole(
@@ -89,7 +89,7 @@ ACTION = AclRole(
         *("enqueue", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
         *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
     ),
-    plain=("HSTRLEN",),
+    plain=("HSTRLEN", "SET", "WAIT"),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
 CHECK = AclRole(

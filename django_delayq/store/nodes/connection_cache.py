@@ -82,21 +82,18 @@ class PendingReply:
         self._connection, self._owner = connection, owner
 
     def read_all(self, number: int) -> list[Any]:
-        """Read so many replies. Raises the library's errors; that of the first error reply, after all are read."""
+        """Read so many replies; an error reply is returned as an exception. Raises the library's other errors."""
         replies = []
-        failure = None
         try:
             for _ in range(number):
                 try:
                     replies.append(self._read())
                 except redis_errors.ResponseError as error:
-                    failure = failure or error
+                    replies.append(error)
         except BaseException:
             self.abandon()
             raise
         self._put_back()
-        if failure is not None:
-            raise failure
         return replies
 
     def _read(self) -> Any:

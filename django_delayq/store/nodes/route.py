@@ -31,7 +31,8 @@ class Route:
     def __init__(self, topology: Topology, slot: int, *, for_producers: bool) -> None:
         self.topology = topology
         self._slot = slot
-        self._for_producers = for_producers
+        #: A command may take ENQUEUE_TIMEOUT, and waits for a server as long; otherwise 5 s, without waiting.
+        self.for_producers = for_producers
 
     @property
     def node(self) -> Node:
@@ -52,24 +53,29 @@ class Route:
         with suppress(redis_errors.RedisError):
             self.topology.follow(error, self._slot, node)
 
-    def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None) -> list[Any]:
+    def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None, *, may_fail: int = 0) -> list[Any]:
         """Send packed commands in one round trip, unless `reply` is theirs, and return their replies.
 
         If the server changes in the middle, all of them run again: more than one must be safe to repeat. Raises the
-        library's errors.
+        library's errors; an error reply of the last `may_fail` commands is returned as an exception.
         """
-        until = monotonic() + self.topology.producer_timeout if self._for_producers else 0.0
+        until = monotonic() + self.topology.producer_timeout if self.for_producers else 0.0
         node = None
         try:
             node = self.node
             reply = reply or self._cache_of(node).send(b"".join(commands))
-            return reply.read_all(len(commands))
+            return _checked(reply.read_all(len(commands)), may_fail)
         except redis_errors.RedisError as error:
             with call_until(until):
-                return self._send_again(commands, error, node, until)
+                return self._send_again(commands, may_fail, error, node, until)
 
     def _send_again(
-        self, commands: Sequence[bytes], error: redis_errors.RedisError, node: Node | None, until: float
+        self,
+        commands: Sequence[bytes],
+        may_fail: int,
+        error: redis_errors.RedisError,
+        node: Node | None,
+        until: float,
     ) -> list[Any]:
         """Send commands that failed on a node until a server runs them or refuses them for good."""
         redirects = 0
@@ -82,8 +88,8 @@ class Route:
                 node = redirect.node if redirect else self.node
                 if redirect and redirect.asking:
                     pairs = [each for command in commands for each in (_ASKING, command)]
-                    return self._cache_of(node).send(b"".join(pairs)).read_all(len(pairs))[1::2]
-                return self._cache_of(node).send(b"".join(commands)).read_all(len(commands))
+                    return _checked(self._cache_of(node).send(b"".join(pairs)).read_all(len(pairs))[1::2], may_fail)
+                return _checked(self._cache_of(node).send(b"".join(commands)).read_all(len(commands)), may_fail)
             except redis_errors.RedisError as again:
                 error = again
 
@@ -95,4 +101,12 @@ class Route:
         return waits
 
     def _cache_of(self, node: Node) -> ConnectionCache:
-        return node.producers if self._for_producers else node.workers
+        return node.producers if self.for_producers else node.workers
+
+
+def _checked(replies: list[Any], may_fail: int) -> list[Any]:
+    """Return replies. Raises the first error reply, except among the last `may_fail`."""
+    for reply in replies[: len(replies) - may_fail]:
+        if isinstance(reply, redis_errors.RedisError):
+            raise reply
+    return replies

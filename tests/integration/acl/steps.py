@@ -32,7 +32,7 @@ from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarat
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.testing.local_redis import LocalRedisServer
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
-from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
+from tests.shard_apis import HOUR, SECOND, ShardApis, one_without_replicas, settlement
 
 LIMIT, RULE = LimitUse("one"), LimitRule(max_running=1)
 PASSWORD = "s3cret-of-the-role"
@@ -100,6 +100,10 @@ def expired(every: ShardApis) -> Any:
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
     role.add(key=every.add().hex(), unique=Throttle(60))
     return role.add(delay=HOUR, key=every.add().hex()) and role.add(queue=every.add().hex())
+
+
+def wait_for_replicas(role: ShardApis, every: ShardApis) -> Any:
+    return one_without_replicas(role)
 
 
 def cancel(role: ShardApis, every: ShardApis) -> Any:
@@ -420,6 +424,7 @@ STEPS: dict[str, Step] = {
     for step in (
         *(
             enqueue,
+            wait_for_replicas,
             cancel,
             cancel_kept,
             reschedule,
@@ -468,7 +473,8 @@ STEPS: dict[str, Step] = {
     )
 }
 _PRODUCER = (
-    "enqueue cancel cancel_kept stop reschedule find ended holder check_shards wait change_schedules read_schedules"
+    "enqueue wait_for_replicas cancel cancel_kept stop reschedule find ended holder check_shards wait "
+    "change_schedules read_schedules"
 )
 _DISPATCHER = (
     "report promote let_in read_expired reclaim listen set_limits check_server check_shards plant declare_schedules"
@@ -480,8 +486,8 @@ OWN = {
     "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat use_limit listen_for_stops "
     "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} enqueue cancel cancel_kept stop reschedule move requeue discard pause quiet pause_task "
-    "pause_tenant change_schedules",
+    "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue discard pause quiet "
+    "pause_task pause_tenant change_schedules",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.

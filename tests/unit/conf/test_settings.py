@@ -35,6 +35,8 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "PREFIX": ("prefix", "delayq"),
     "SHARDS": ("shards", 1),
     "ENQUEUE_TIMEOUT": ("enqueue_timeout", 5.0),
+    "WAIT_REPLICAS": ("wait_replicas", 0),
+    "WAIT_TIMEOUT": ("wait_timeout", 1.0),
     "SIGN": ("sign", False),
     "ENCRYPT": ("encrypt", False),
     "ENCRYPTION_KEYS": ("encryption_keys", ()),
@@ -88,6 +90,8 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("PREFIX", "läden", "läden"),
         ("SHARDS", 1_000, 1_000),
         ("ENQUEUE_TIMEOUT", 0.5, 0.5),
+        ("WAIT_REPLICAS", 2, 2),
+        ("WAIT_TIMEOUT", timedelta(milliseconds=1), 0.001),
         ("ENQUEUE_TIMEOUT", timedelta(milliseconds=10), 0.01),
         ("QUEUES", {"mail": {}, "näher dran/1": {}}, {"mail": NO_OPTIONS, "näher dran/1": NO_OPTIONS}),
         ("QUEUES", {"mail": {"fair": True}}, {"mail": QueueOptions(fair=True)}),
@@ -148,7 +152,16 @@ def test_the_lease_is_the_same_for_worker_and_dispatcher() -> None:
     assert config and config.dispatcher.sweep_us == 5 * SECOND
 
 
-DURATIONS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "UNKNOWN_TASK_TTL", "DUE_FIRST", "DEAD_MAX_AGE")
+DURATIONS = (
+    "ENQUEUE_TIMEOUT",
+    "WAIT_TIMEOUT",
+    "MAX_DELAY",
+    "LEASE",
+    "GRACE",
+    "UNKNOWN_TASK_TTL",
+    "DUE_FIRST",
+    "DEAD_MAX_AGE",
+)
 NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT", "DEAD_MAX_BYTES")
 NOT_DURATIONS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
 NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
@@ -164,6 +177,9 @@ NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
         ("SHARDS", 0),
         ("SHARDS", 1_001),
         ("ENQUEUE_TIMEOUT", 0),
+        ("WAIT_REPLICAS", -1),
+        ("WAIT_REPLICAS", 1.5),
+        ("WAIT_TIMEOUT", 0),
         ("ENQUEUE_TIMEOUT", 0.009),
         ("QUEUES", None),
         ("QUEUES", ["mail"]),
@@ -237,7 +253,7 @@ def test_an_illegal_value_is_one_problem_that_names_its_key(key: str, given: Any
         (5, None),
         (None, None),
         ("LIMIT", "LIMITS"),
-        ("WAIT_REPLICAS", None),
+        ("WAIT_REPLICA", "WAIT_REPLICAS"),
         ("SIGNS", "SIGN"),
         ("RESULTS_TTL", "RESULT_TTL"),
         ("ADMINS", "ADMIN"),

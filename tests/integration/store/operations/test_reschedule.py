@@ -172,8 +172,8 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(how: str, apis: Sha
     class ChangedMeanwhile(Route):
         """A route after whose first read somebody else changes the job."""
 
-        def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None) -> list[Any]:
-            found = super().read_all(commands, reply)
+        def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None, **options: Any) -> Any:
+            found = super().read_all(commands, reply, **options)
             if b"HGET" in commands[0] and changes:
                 if changes.pop() == "moved":
                     assert apis.operations.move(raw_id, "mail")

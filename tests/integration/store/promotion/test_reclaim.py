@@ -288,8 +288,8 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis) -> Non
     class Measured(Route):
         """A route that notes the bytes of the replies to several commands."""
 
-        def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None) -> list[Any]:
-            found = super().read_all(commands, reply)
+        def read_all(self, commands: Sequence[bytes], reply: PendingReply | None = None, **options: Any) -> Any:
+            found = super().read_all(commands, reply, **options)
             if len(commands) > 1:
                 sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
             return found
