@@ -119,6 +119,8 @@ class StoreError(DelayQError):
     maybe_accepted = False
     #: Whether the same call can succeed later without a change of settings or code.
     retryable = False
+    #: Whether it may be a matter of milliseconds: the job's shard is on its way to another server.
+    brief = False
 
     def __init__(self, message: str = "", *, maybe_accepted: bool | None = None) -> None:
         super().__init__(message)
@@ -148,6 +150,10 @@ class StoreUnavailable(StoreError):
     """Redis could not be reached, or did not answer in time."""
 
     retryable = True
+
+    def __init__(self, message: str = "", *, maybe_accepted: bool | None = None, brief: bool = False) -> None:
+        super().__init__(message, maybe_accepted=maybe_accepted)
+        self.brief = brief
 
 
 class StoreRejected(StoreError):

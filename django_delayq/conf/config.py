@@ -278,6 +278,13 @@ class Config:
         "Longest time for one call to Redis that enqueues, reads or changes jobs: connecting, password, sending and "
         "answer together. A script that Redis has forgotten is sent by a second call.",
     )
+    route_around: bool = setting(
+        False,
+        validators.boolean,
+        "While a server of a cluster is down, new jobs go to the shards of the others, if they have no key, limit or "
+        "tenant. The call that finds out, and calls for other jobs, wait for the server for `ENQUEUE_TIMEOUT` and fail "
+        "then. Jobs of the shards that are down wait until a server has these shards again.",
+    )
     wait_replicas: int = setting(
         0,
         integer(0, 100),

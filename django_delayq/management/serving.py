@@ -9,7 +9,7 @@ from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter
-from django_delayq.processes.service import Service
+from django_delayq.processes.service import LONGEST_WAIT, Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Promotion
@@ -32,7 +32,8 @@ def dispatchers(store: Store) -> Served:
     served = Served([], [])
     for shard in store.shards:
         dispatcher = make_dispatcher(store, shard)
-        served.services.append(Service(dispatcher, name=f"Dispatcher of {shard.label}"))
+        service = Service(dispatcher, name=f"Dispatcher of {shard.label}", longest_wait=_longest_wait(store))
+        served.services.append(service)
         served.reporters.append(ProcessReporter(ProcessReports(shard), dispatcher))
     return served
 
@@ -63,10 +64,15 @@ def workers(store: Store, config: WorkerConfig, pool: Pool, shutdown: Shutdown, 
         worker.wake = partial(_wake_all, served.services)
         worker.on_interrupted = shutdown.set_deadline
         # Outcomes that were buffered during an outage are settled before their leases can expire.
-        longest_wait = longest_wait_us(config.lease_us) / SECOND_US
+        longest_wait = min(longest_wait_us(config.lease_us) / SECOND_US, _longest_wait(store))
         served.services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
         served.reporters.append(ProcessReporter(ProcessReports(shard), worker))
     return served
+
+
+def _longest_wait(store: Store) -> float:
+    """Return how long a service waits after failures in a row, in seconds: less if a replica will take over."""
+    return 1.0 if store.topology.recovers else LONGEST_WAIT
 
 
 def _wake_all(services: list[Service]) -> None:

@@ -23,7 +23,7 @@ from django_delayq.processes.backoff import backoff
 #: Descriptors that select() can handle: a process with more open files waits a little less precisely.
 _SELECT_LIMIT = 1024
 #: Seconds to wait after the first failed step, and at most.
-_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+_FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 #: Seconds after which a refused password is logged again: unlike an outage, it may need somebody who acts.
 _LOG_AGAIN = 60.0
 #: Longest sleep, in seconds: the delay of a step may come from Redis, and select() raises beyond its own limit.
@@ -78,7 +78,7 @@ class Service:
     """The loop around one `Runnable`."""
 
     def __init__(
-        self, runnable: Runnable, *, name: str, longest_wait: float = _LONGEST_WAIT, log_again: float = _LOG_AGAIN
+        self, runnable: Runnable, *, name: str, longest_wait: float = LONGEST_WAIT, log_again: float = _LOG_AGAIN
     ) -> None:
         """`longest_wait` is the longest wait after failed steps, in seconds, 5 at most.
 
@@ -86,7 +86,7 @@ class Service:
         """
         self.runnable = runnable
         self.name = name
-        self._longest_wait, self._log_again = min(_LONGEST_WAIT, longest_wait), log_again
+        self._longest_wait, self._log_again = min(LONGEST_WAIT, longest_wait), log_again
         # Not read at import: an app of the project may set another limit in its ready().
         self._recursion_limit = sys.getrecursionlimit()
         #: Set after the loop has ended; `error` is what ended it, unless its runnable did.
@@ -163,7 +163,7 @@ class Service:
             logger.warning(message, self.name, error)
             self._log_again_at = monotonic() + self._log_again
         self._failures += 1
-        return self._backoff(self._failures)
+        return self._backoff(self._failures, error)
 
     def _on_listen_failure(self, message: str, error: Exception) -> None:
         if not isinstance(error, StoreError):
@@ -171,11 +171,12 @@ class Service:
         if not self._failures and not self._listen_failures:
             logger.warning(message, self.name, error)
         self._listen_failures += 1
-        self._listen_at = monotonic() + self._backoff(self._listen_failures)
+        self._listen_at = monotonic() + self._backoff(self._listen_failures, error)
 
-    def _backoff(self, failures: int) -> float:
+    def _backoff(self, failures: int, error: Exception) -> float:
+        longest = _FIRST_WAIT if isinstance(error, StoreError) and error.brief else self._longest_wait
         # Jitter: the processes that one outage hit do not all come back at the same moment.
-        return backoff(failures, first=_FIRST_WAIT, longest=self._longest_wait) * random.uniform(0.5, 1.0)
+        return backoff(failures, first=_FIRST_WAIT, longest=longest) * random.uniform(0.5, 1.0)
 
     def _wait(self, delay: float) -> None:
         until, listener = monotonic() + delay, -1

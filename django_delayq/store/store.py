@@ -93,6 +93,18 @@ class Store:
         """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
         return self._enqueue_apis[shard]
 
+    def shard_for(self, raw_id: bytes, routing: bytes | None) -> int:
+        """Return the shard of a new job: by its routing value, or without one by its id.
+
+        With ROUTE_AROUND a job without a routing value goes to the next shard whose server was reached lately.
+        """
+        shard = shard_of(routing or raw_id, self.config.shards)
+        if routing is not None or not self.config.route_around:
+            return shard
+        routes = [each.route for each in self._producer_shards]
+        order = [*range(shard, len(routes)), *range(shard)]
+        return next((index for index in order if not routes[index].is_down), shard)
+
     def operations(self, shard: int) -> Operations:
         """Return the APIs for changes to jobs, queues and workers."""
         return Operations(self._producer_shards[shard])

@@ -17,13 +17,14 @@ from django_delayq.conf.exception_classes import is_resolved, resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.ids import next_id, shard_of
+from django_delayq.job.ids import next_id
 from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job, LimitUse
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
 from django_delayq.middleware.chain import get_chain
 from django_delayq.store.digests import routing_of
+from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import (
     Arguments,
@@ -332,12 +333,11 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
         if tenant is None:
             tenant = current_tenant.get()
         limits = tuple(self._limits(config, args, kwargs)) if self.limits.limits else ()
-        routing: bytes | None = None
-        if key is not None or tenant is not None or limits:
-            routing = routing_of(self.name, key, tenant, limits if config.shards > 1 else ())
+        is_routed = key is not None or tenant is not None or limits
+        routing = routing_of(self.name, key, tenant, limits if config.shards > 1 else ()) if is_routed else None
         job = Job(
             raw_id=raw_id,
-            shard=shard_of(routing or raw_id, config.shards),
+            shard=get_store(facts.get("backend")).shard_for(raw_id, routing),
             task=self.name,
             priority=self.priority,
             retry=policy,

@@ -23,6 +23,8 @@ T = TypeVar("T")
 #: Redis's error codes for "not now": the call may be repeated. LOADING, MASTERDOWN … also arrive as plain errors.
 _REJECTED = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
 _UNAVAILABLE = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED"})
+#: Those of them, and others, that a cluster gives while a slot is on its way to another server.
+_BRIEF = frozenset({"TRYAGAIN", "UNBLOCKED"})
 #: Redis 6.2 wraps the error of a command in a script: "Error running script (…): @user_script: 9: -OOM command …".
 _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 #: The library removes the codes that it knows from the message. (MASTERDOWN is a kind of CLUSTERDOWN there.)
@@ -113,8 +115,16 @@ def to_store_error(
         code = "OOM"
     if code in _REJECTED:
         return StoreRejected(f"Redis takes no writes now, nothing was stored: {message}", code=code)
+    if isinstance(error, redis_errors.AskError):
+        return StoreUnavailable(
+            f"Another node of the cluster has the shard ({message}). If this goes on, the setting names a node as if "
+            f"it were a server of its own: use redis+cluster:// in place of redis://",
+            maybe_accepted=False,
+            brief=True,
+        )
     if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
-        return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False)
+        is_brief = isinstance(error, redis_errors.TryAgainError) or code in _BRIEF
+        return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False, brief=is_brief)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         return StoreUnavailable(f"Redis did not answer: {message}", maybe_accepted=not was_not_run(error))
     where = f" at {source_line(message)}" if source_line else ""

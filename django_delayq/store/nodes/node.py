@@ -1,12 +1,17 @@
 """Node: one Redis server, and the connections of this process to it."""
 
+from time import monotonic
 from typing import Any
 
 from django.utils.functional import cached_property
+from redis import exceptions as redis_errors
 
 from django_delayq.store.nodes.connection_cache import ConnectionCache
 from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.nodes.resp import Part, encode
+
+#: Seconds after which a server that was not reached is asked whether it replies, and seconds that it has for that.
+_ASK_AGAIN, _PATIENCE = 2.0, 0.1
 
 
 class Node:
@@ -15,6 +20,8 @@ class Node:
     def __init__(self, connections: Connections, *, producer_timeout: float) -> None:
         self.connections = connections
         self._producer_timeout = producer_timeout
+        #: Monotonic moment from which `is_down` asks; 0: it was reached.
+        self._ask_at = 0.0
 
     def __repr__(self) -> str:
         return f"<Node {self.connections.label}>"
@@ -34,6 +41,24 @@ class Node:
     def producers(self) -> ConnectionCache:
         """The connections of everybody else: a call may take ENQUEUE_TIMEOUT."""
         return ConnectionCache(self.connections.producer(timeout=self._producer_timeout))
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the last command did not reach it, and it does not reply yet. Asks once in 2 s, for 0.1 s."""
+        if not self._ask_at or monotonic() < self._ask_at:
+            return self._ask_at > 0
+        # Before the question: other threads do not ask meanwhile.
+        self.record(reached=False)
+        try:
+            self.ask("PING", timeout=_PATIENCE)
+        except redis_errors.RedisError:
+            return True
+        self.record(reached=True)
+        return False
+
+    def record(self, *, reached: bool) -> None:
+        """Keep in mind whether a command reached it."""
+        self._ask_at = 0.0 if reached else monotonic() + _ASK_AGAIN
 
     def ask(self, *command: Part, timeout: float) -> Any:
         """Return the reply of a command on a connection of its own. Raises the library's errors."""

@@ -9,7 +9,7 @@ from redis import exceptions as redis_errors
 
 from django_delayq.store.nodes.connection_cache import ConnectionCache, PendingReply
 from django_delayq.store.nodes.deadline import call_until
-from django_delayq.store.nodes.errors import was_not_run
+from django_delayq.store.nodes.errors import UNREACHABLE, was_not_run
 from django_delayq.store.nodes.node import Node
 from django_delayq.store.nodes.resp import encode
 from django_delayq.store.nodes.topology import Topology
@@ -43,6 +43,19 @@ class Route:
     def cache(self) -> ConnectionCache:
         """The connections to that server."""
         return self._cache_of(self.node)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether no server has the shard, or its server was not reached lately and does not reply yet."""
+        try:
+            node = self.node
+        except redis_errors.RedisError:
+            return True
+        if node.is_down:
+            # Another may have taken over.
+            self.look_again(redis_errors.ConnectionError(), node)
+            return True
+        return False
 
     def send(self, packed: bytes) -> PendingReply:
         """Send a packed command to that server; `read_all()` takes its reply. Raises the library's errors."""
@@ -82,16 +95,27 @@ class Route:
         while True:
             redirect = self.topology.follow(error, self._slot, node)
             redirects += redirect is not None
+            if node is not None and isinstance(error, UNREACHABLE):
+                node.record(reached=False)
             if redirects > _MOST_REDIRECTS or redirect is None and not self._wait(error, until):
                 raise error
             try:
                 node = redirect.node if redirect else self.node
-                if redirect and redirect.asking:
-                    pairs = [each for command in commands for each in (_ASKING, command)]
-                    return _checked(self._cache_of(node).send(b"".join(pairs)).read_all(len(pairs))[1::2], may_fail)
-                return _checked(self._cache_of(node).send(b"".join(commands)).read_all(len(commands)), may_fail)
+                replies = self._send_to(node, commands, asking=redirect is not None and redirect.asking)
+                found = _checked(replies, may_fail)
             except redis_errors.RedisError as again:
                 error = again
+            else:
+                node.record(reached=True)
+                return found
+
+    def _send_to(self, node: Node, commands: Sequence[bytes], *, asking: bool) -> list[Any]:
+        """Send commands to a node and return their replies; `asking`: the slot is about to move there."""
+        cache = self._cache_of(node)
+        if not asking:
+            return cache.send(b"".join(commands)).read_all(len(commands))
+        pairs = [each for command in commands for each in (_ASKING, command)]
+        return cache.send(b"".join(pairs)).read_all(len(pairs))[1::2]
 
     def _wait(self, error: redis_errors.RedisError, until: float) -> bool:
         """Wait a moment for a server that can run the command; returns False if this call does not wait for one."""

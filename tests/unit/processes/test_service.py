@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.exceptions import ScriptFault, StoreAuthError, StoreUnavailable
+from django_delayq.exceptions import ScriptFault, StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.processes.service import Service
 
 PATIENCE = 30.0
@@ -139,15 +139,19 @@ def test_a_bug_in_a_step_is_logged_with_its_traceback(caplog: pytest.LogCaptureF
     assert first.levelname == "ERROR" and first.exc_info and "Stub" in first.getMessage()
 
 
-def test_failures_wait_longer_and_longer_up_to_a_limit() -> None:
+@pytest.mark.parametrize(
+    ("error", "longest"), [(StoreUnavailable(), 5.0), (ScriptFault(), 5.0), (StoreUnavailable(brief=True), 0.1)]
+)
+def test_failures_wait_longer_and_longer_up_to_a_limit(error: StoreError, longest: float) -> None:
+    """While a slot moves to another server, the limit is short."""
     runnable = ScriptedRunnable()
     service = Service(runnable, name="Stub")
-    waits = [service._on_failure("%s: %s", StoreUnavailable()) for _ in range(2_000)]
+    waits = [service._on_failure("%s: %s", error) for _ in range(2_000)]
     runnable.stop()
     service.run()
     runnable.shut()
     for number, wait in enumerate(waits):
-        ceiling = min(5.0, 0.1 * 2 ** min(number, 20))
+        ceiling = min(longest, 0.1 * 2 ** min(number, 20))
         assert ceiling / 2 <= wait <= ceiling
 
 
