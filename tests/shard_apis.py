@@ -17,8 +17,8 @@ from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.nodes.route import Route
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
+from django_delayq.store.routing.route import Route
 from django_delayq.store.shard import Shard
 from django_delayq.store.slots import hash_tag, slot_of
 from django_delayq.store.store import Store

@@ -23,6 +23,7 @@ from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.processes.service import Runnable
+from django_delayq.processes.ticks import process_share, until_tick
 from django_delayq.signals import announce, job_dead_lettered
 from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResult, Reclaim
 from django_delayq.store.shard import Shard
@@ -32,6 +33,10 @@ from django_delayq.task import registry
 _PROMOTE_AGAIN = 30.0
 #: Range of the seconds that a follower wakes after the one that promotes: random, so that not all followers take over.
 _FOLLOWER_DELAY = (0.02, 0.06)
+#: Seconds for which the pop for notifications is outstanding.
+_BLOCK = 60.0
+#: µs by which a job is late whose notification was lost.
+_LOST_US = 50_000
 #: Most seconds until an announced promotion: the longest sweep, which is 5 s, and time for delays.
 _LONGEST_SWEEP = 6.0
 #: Longest lead, in µs: beyond that the machine is overloaded, and waking earlier does not help.
@@ -95,10 +100,15 @@ class Dispatcher(Runnable):
         self._planter = Planter(shard)
         self._listener = shard.blocking_listener()
         self._lead_time = LeadTime()
+        # The same in all shards of a process, so that their requests go out together.
+        shortest, longest = _FOLLOWER_DELAY
+        self._follower_delay = shortest + process_share() * (longest - shortest)
         #: Another dispatcher promoted last, so this one is a follower.
         self._follows = False
         #: A notification arrived since the last step.
         self._notified = False
+        #: The last promotion found nothing that is due before the next sweep.
+        self._is_idle = False
         #: The next promotion, as announced in Redis (µs since the epoch, Redis's clock) and by time.monotonic().
         self._wake_at_us, self._wake_at = 0, 0.0
         #: time.monotonic() of this dispatcher's last promotion.
@@ -113,10 +123,11 @@ class Dispatcher(Runnable):
         """Promote due jobs and reclaim expired leases; return the seconds until the next step, None once stopped."""
         if self.stopped:
             return None
-        wait = self._follow()
+        notified, self._notified = self._notified, False
+        wait = self._follow(notified=notified)
         if wait is not None:
             return wait
-        promoted = self.promote()
+        promoted = self.promote(sweep_us=self._until_sweep_us(), can_wait=self._is_idle and not notified)
         # A dispatcher that wakes early for the moment it announced itself (see LeadTime) is no follower.
         self._follows = promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)
         self._wake_at_us = promoted.next_promotion_us
@@ -126,11 +137,20 @@ class Dispatcher(Runnable):
             self._lead_time.record_late(promoted.late_us)
         elif promoted.sleep_us <= self._lead_time.lead_us and not promoted.schedules:
             self._lead_time.record_early()
-        return self._lead_time.sleep(promoted.sleep_us) + (random.uniform(*_FOLLOWER_DELAY) if self._follows else 0.0)
+        if self._is_idle and promoted.moved and promoted.late_us > _LOST_US:
+            # Its notification did not arrive, so the connection may be dead.
+            self._listener.close()
+        self._is_idle = promoted.is_idle
+        return self._lead_time.sleep(promoted.sleep_us) + (self._follower_delay if self._follows else 0.0)
 
-    def _follow(self) -> float | None:
+    def _until_sweep_us(self) -> int:
+        """Return the µs until the next sweep: of several shards at a tick, so that they sweep together."""
+        config = self._shard.config
+        sweep_us = config.dispatcher.sweep_us
+        return int(until_tick(sweep_us / SECOND_US) * SECOND_US) if config.shards > 1 else sweep_us
+
+    def _follow(self, *, notified: bool) -> float | None:
         """Return the seconds to sleep if another dispatcher promoted for this moment, or None to promote."""
-        notified, self._notified = self._notified, False
         # A follower promotes now and then nevertheless, because the clocks of two hosts drift apart.
         if not self._follows or notified or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
@@ -142,17 +162,17 @@ class Dispatcher(Runnable):
         self._wake_at_us = wake_at_us
         wait = self._wake_at - monotonic()
         # A moment farther ahead than any sweep means that Redis's clock was set.
-        return wait + random.uniform(*_FOLLOWER_DELAY) if 0.0 < wait <= _LONGEST_SWEEP else None
+        return wait + self._follower_delay if 0.0 < wait <= _LONGEST_SWEEP else None
 
-    def promote(self) -> PromotionResult:
-        """Promote due jobs and reclaim expired leases.
+    def promote(self, *, sweep_us: int | None = None, can_wait: bool = False) -> PromotionResult:
+        """Promote due jobs and reclaim expired leases. See `Promotion.promote()` for the arguments.
 
         One round trip; two if a queue is due that the last call did not return; more if leases have expired, if jobs of
         recurring schedules are to be planted, and once a minute to see who declared these schedules.
         """
         if self._declarer is not None:
             self._declarer.step()
-        promoted = self._promotion.promote(self._queues)
+        promoted = self._promotion.promote(self._queues, sweep_us=sweep_us, can_wait=can_wait)
         if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
             self._dropped += promoted.trimmed
             promoted = self._promotion.promote(promoted.queues)
@@ -194,7 +214,7 @@ class Dispatcher(Runnable):
 
     def listen(self) -> int:
         """Listen for notifications of an earlier due time; return the socket. Raises `StoreError`."""
-        self._listener.listen([self._shard.keys("notify_dispatcher")], now=monotonic())
+        self._listener.listen([self._shard.keys("notify_dispatcher")], now=monotonic(), block=_BLOCK)
         return self._listener.fileno()
 
     def on_wakeup(self) -> None:

@@ -17,6 +17,7 @@ from django_delayq.job.job import Claim
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.memory import rss_bytes
 from django_delayq.processes.service import Runnable, Service, process_name
+from django_delayq.processes.ticks import until_tick
 from django_delayq.store.process_reports import ProcessReports
 
 #: The most queues that a report names.
@@ -74,7 +75,7 @@ class ProcessReporter(Runnable):
         except StoreError:
             source.metrics.restore(rows)
             raise
-        return self.every
+        return until_tick(self.every)
 
     def deregister(self) -> None:
         """Send the last metrics and remove the process from Redis; if this fails, the dashboard shows it as lost."""

@@ -27,7 +27,7 @@ from django_delayq.store.nodes.resp import Part
 from django_delayq.store.shard import Shard
 
 _SETTLE_AND_CLAIM = Script("settle_and_claim")
-_HEARTBEAT, _CLAIM_ONE = Script("heartbeat"), Script("claim_one")
+_HEARTBEAT, _CLAIM_ONE, _SWEEP = Script("heartbeat"), Script("claim_one"), Script("sweep")
 #: Bytes of a lease: member 14, worker id 8, exchange number 8.
 _LEASE = 30
 #: Most leases in one heartbeat.
@@ -110,6 +110,18 @@ class ExchangeReply:
     def dispatcher_overdue(self) -> bool:
         """Whether no dispatcher promotes."""
         return not self.overdue_in_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepReply:
+    """What a sweep returned."""
+
+    #: µs after which a promotion will be overdue; 0: it is, and the worker must promote.
+    overdue_in_us: int
+    #: Changes when a queue appears or is removed.
+    queues_version: bytes
+    #: Redis has run the exchange behind the pop.
+    was_run: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +261,21 @@ class Claims:
             recovered=bool(recovered),
             claims=claims,
         )
+
+    def sweep(self, exchange: ExchangeRequest, *, all_queues: bool) -> SweepReply:
+        """Look what an idle worker would not hear of while its exchange waits behind a blocking pop. O(1) a queue.
+
+        Workers are notified of ready jobs of its queues; `all_queues`: those of all queues. The leases of claims that
+        it makes afterwards count from here. It is sent in one write with those of other shards, a few milliseconds
+        later.
+        """
+        sent_at = lease_time()
+        more_keys = [key for queue in exchange.queues for key in self._shard.keys.served(queue)]
+        args: list[Part] = [exchange.worker_id, exchange.number, int(all_queues)]
+        overdue_in_us, queues_version, was_run = self._shard.run(_SWEEP, args, more_keys=more_keys, can_wait=True)
+        if not was_run:
+            exchange.sent_at = sent_at
+        return SweepReply(overdue_in_us=overdue_in_us, queues_version=queues_version, was_run=bool(was_run))
 
     @sensitive_variables()
     def claim_one(self, raw_id: bytes, *, worker_name: str) -> Claim | None:

@@ -31,6 +31,8 @@ class PromotionResult:
     sleep_us: int
     #: The same as a time: µs since the epoch, Redis's clock.
     next_promotion_us: int
+    #: Nothing is due before the next sweep.
+    is_idle: bool
     #: Nothing was moved, and the next time was announced before: mostly by another dispatcher.
     redundant: bool
     #: Number of jobs moved.
@@ -107,19 +109,24 @@ class Promotion:
         #: 8 random bytes.
         self.dispatcher_id = os.urandom(8)
 
-    def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> PromotionResult:
+    def promote(
+        self, queues: Sequence[str], *, limit: int = BATCH, sweep_us: int | None = None, can_wait: bool = False
+    ) -> PromotionResult:
         """Move due jobs of the named queues to ready and remove what is old, in one atomic round trip. O(k log n).
 
-        The queues are those that the last promotion returned: few, even if there are many queues.
+        The queues are those that the last promotion returned: few, even if there are many queues. The next promotion
+        is due in `sweep_us` at the latest. With `can_wait` this one is sent in one write with those of other shards, a
+        few milliseconds later.
         """
         config = self._config
+        sweep_us = config.sweep_us if sweep_us is None else sweep_us
         reply = self._shard.run(
             _PROMOTE,
             [
                 self.dispatcher_id,
                 limit,
                 config.due_first_us // 1_000,
-                config.sweep_us,
+                sweep_us,
                 config.dead_max_age_us,
                 config.dead_max_count,
                 config.dead_max_bytes,
@@ -128,11 +135,13 @@ class Promotion:
                 config.remembered_us,
             ],
             more_keys=[key for queue in queues for key in self._shard.keys.named(queue).values()],
+            can_wait=can_wait,
         )
         now_us, next_promotion_us, redundant, moved, late_us, trimmed, names, limits, parked_in, *rest = reply
         schedules, *expired_leases = rest
         return PromotionResult(
             sleep_us=next_promotion_us - now_us,
+            is_idle=next_promotion_us - now_us >= sweep_us,
             next_promotion_us=next_promotion_us,
             redundant=bool(redundant),
             moved=moved,
@@ -164,8 +173,11 @@ class Promotion:
         return [queue for name, queue in queues.items() if name not in invalid]
 
     def read_next_promotion(self) -> int | None:
-        """Return when the next promotion is due, as the last one stored it (µs); None if nothing is stored. O(1)."""
-        stored = self._shard.execute("GET", self._shard.keys("next_promotion"))
+        """Return when the next promotion is due, as the last one stored it (µs); None if nothing is stored. O(1).
+
+        It is sent in one write with those of other shards, a few milliseconds later.
+        """
+        stored = self._shard.execute_with_others("GET", self._shard.keys("next_promotion"))
         return int(stored) if stored and stored.isdigit() else None
 
     def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -17,7 +17,7 @@ from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.nodes.errors import with_store_errors
 from django_delayq.store.nodes.resp import Part, encode
-from django_delayq.store.nodes.route import Route
+from django_delayq.store.routing.route import Route
 
 T = TypeVar("T")
 
@@ -54,10 +54,15 @@ class Shard:
         *,
         queue: str | None = None,
         more_keys: Sequence[str] = (),
+        can_wait: bool = False,
         **named_keys: str,
     ) -> Any:
-        """Run a script and return its reply. See `call()` for the arguments. Raises `StoreError`s and `JobRefused`."""
-        return self.call(script, args, queue=queue, more_keys=more_keys, **named_keys).result()
+        """Run a script and return its reply. See `call()` for the arguments. Raises `StoreError`s and `JobRefused`.
+
+        A call that `can_wait` goes out in one write with those of other shards of the same server.
+        """
+        call = self.call(script, args, queue=queue, more_keys=more_keys, **named_keys)
+        return call.result_with_others() if can_wait and self.config.shards > 1 else call.result()
 
     def call(
         self,
@@ -105,6 +110,13 @@ class Shard:
     def execute(self, *command: Part) -> Any:
         """Run one command, once, and return its raw reply. Raises `StoreError`s."""
         return self.execute_all([command])[0]
+
+    def execute_with_others(self, *command: Part) -> Any:
+        """Run one command in one write with those of other shards, a few milliseconds later. See `execute()`."""
+        if self.config.shards == 1:
+            return self.execute(*command)
+        packed = encode(*command)
+        return self._with_store_errors(lambda: self.route.read_shared(packed))
 
     def execute_all(self, commands: Sequence[Sequence[Part]]) -> list[Any]:
         """Run commands in one round trip, not atomically, and return their raw replies. Raises `StoreError`s.

@@ -19,10 +19,7 @@ from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.nodes.errors import with_store_errors
-from django_delayq.store.nodes.route import Route
 from django_delayq.store.nodes.server_info import ServerInfo
-from django_delayq.store.nodes.topologies import make_topology
-from django_delayq.store.nodes.topology import Topology
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
@@ -30,6 +27,9 @@ from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
 from django_delayq.store.records import DeclaredBy
+from django_delayq.store.routing.route import Route
+from django_delayq.store.routing.topologies import make_topology
+from django_delayq.store.routing.topology import Topology
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.store.shard import Shard

@@ -8,7 +8,7 @@ from django_delayq.clock import DAY_US
 from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, stopped
-from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement, SweepReply
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.settlement import decide_settlement
@@ -96,6 +96,11 @@ class ExchangeSession:
         request = self._claims.prepare(worker_name="" if self._is_known else self._name, blocking=True, **options)
         self._request, self.in_flight = (request, []), InFlight.BLOCKING
         return self._claims.pack(request)
+
+    def sweep(self, *, all_queues: bool) -> SweepReply:
+        """Look for what the blocking request would not hear of. See `Claims.sweep()`. Raises `StoreError`."""
+        assert self._request is not None
+        return self._claims.sweep(self._request[0], all_queues=all_queues)
 
     def cancel_blocking(self) -> None:
         """Cancel the blocking request: the next `exchange()` returns its claims, or ensures that it makes none."""

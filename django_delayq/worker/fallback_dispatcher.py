@@ -36,10 +36,11 @@ class FallbackDispatcher:
         return moved
 
     def record_reply(self, overdue_in_us: int) -> None:
-        """Schedule the next check, given in how many µs the next promotion is overdue."""
-        now = self._clock()
-        if self.check_at == inf or now >= self.check_at:
-            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)
+        """Schedule the next check, given in how many µs the next promotion is overdue. The reply itself was a check."""
+        now, overdue_in = self._clock(), overdue_in_us / SECOND_US
+        # If it is later than the one that is waited for, another process has promoted.
+        if not now < now + overdue_in <= self.check_at < inf:
+            self.check_at = now + max(_MIN_INTERVAL, overdue_in + _MARGIN)
 
     def close(self) -> None:
         """Close the connection."""

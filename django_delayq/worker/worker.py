@@ -27,7 +27,7 @@ from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.claiming.queue_weights import QueueWeights
 from django_delayq.worker.claiming.turned_away import turn_away
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
-from django_delayq.worker.exchange_session import ExchangeSession, InFlight, Settled
+from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
@@ -85,8 +85,8 @@ class Worker(Runnable):
                    end                                      most; then end      exchange
     =============  =======================================  ==================  =================  ====================
 
-    A blocking request is also cancelled if a recovered job is waiting, if a notification may have been lost, and if its
-    reply is overdue.
+    A blocking request is also cancelled if a recovered job is waiting, if a notification may have been lost, if its
+    reply is overdue or lost, and if it does not name a new queue.
     """
 
     kind = "worker"
@@ -105,9 +105,7 @@ class Worker(Runnable):
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`sharing` has the policies of all workers that use this pool."""
-        self._clock = clock
-        self._config = config
-        self._pool = pool
+        self._clock, self._config, self._pool = clock, config, pool
         self._fallback = FallbackDispatcher(dispatcher, clock=clock)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
@@ -183,7 +181,7 @@ class Worker(Runnable):
             if self._drain and not self.phase.ends:
                 self._promote()
             if seconds := self._blocking_claim.wait(wanted=self.phase.claims and not self._recovered.poll()):
-                return seconds
+                return self._sweep_while_blocking(seconds)
             self._release_queued()
             # Read once: if GRACE ends later in this step, the next step interrupts what runs.
             phase = self.phase
@@ -198,6 +196,16 @@ class Worker(Runnable):
                 self._prepare()
         self._exchange()
         return 0.0
+
+    def _sweep_while_blocking(self, seconds: float) -> float:
+        """Sweep if it is time. Return the seconds until the next sweep, `seconds` at most."""
+        now = self._clock()
+        if now >= min(self._sweep_at, self._fallback.check_at):
+            overdue_in_us, self._sweep_at = self._blocking_claim.sweep(), now + self._sweep
+            self._fallback.record_reply(overdue_in_us)
+            if not overdue_in_us:
+                self._promote()
+        return max(0.0, min(seconds, self._sweep_at - now, self._fallback.check_at - now))
 
     def listen(self) -> int:
         """Listen for notifications while a slot is free and no job is known; an idle worker sends a blocking request.
@@ -346,7 +354,10 @@ class Worker(Runnable):
 
     def _exchange(self) -> None:
         reply, settled = self._session.exchange(self._outcomes)
-        self._record_claims(reply, settled)
+        if self._weights:
+            # Otherwise a queue of long jobs would pay for claims that waited in vain behind one of them.
+            released = [each.claim.queue for each, outcome in settled if outcome.kind is OutcomeKind.UNSTARTED]
+            self._weights.record_reply(reply, released=released)
         self._accept_claims(reply)
         if self._prefetch.request_ended(wants_more=self._work_available, held=self._pool.held):
             self.wake()
@@ -359,17 +370,6 @@ class Worker(Runnable):
         emit_all(settled, lost=reply.lost, metrics=self.metrics)
         if reply.dispatcher_overdue and not self._drain:
             self._promote()
-
-    def _record_claims(self, reply: ExchangeReply, settled: Settled) -> None:
-        if self._weights is None:
-            return
-        self._weights.record(
-            [claim.queue for claim in reply.claims],
-            # A reply to a request that wanted none does not show whether there are more.
-            has_more=reply.has_more or not reply.claimed,
-            # Otherwise a queue of long jobs would pay for claims that waited in vain behind one of them.
-            released=[each.claim.queue for each, outcome in settled if outcome.kind is OutcomeKind.UNSTARTED],
-        )
 
     def _accept_claims(self, reply: ExchangeReply) -> None:
         may_run = self._recovered.record_reply(reply)

@@ -214,9 +214,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (WEIGHTED,),
     at(
         "an exchange that claims nothing ends what queues owe",
-        "worker/worker.py",
-        "has_more=reply.has_more or not reply.claimed,",
-        "has_more=reply.has_more,",
+        "worker/claiming/queue_weights.py",
+        "has_more = reply.has_more or not reply.claimed",
+        "has_more = reply.has_more",
     ): (WEIGHTED,),
     at(
         "a weight may be 0",

@@ -88,7 +88,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (NETWORK, "tests/integration/store/nodes/test_connection.py"),
     at(
         "connections to a demoted primary are kept",
-        "store/nodes/topology.py",
+        "store/routing/topology.py",
         "            node.disconnect_idle()\n",
         "            pass\n",
     ): ("tests/integration/store/nodes/test_replaced_server.py",),

@@ -137,14 +137,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (DISPATCHERS,),
     at(
         "a clock set back by an hour hides that no dispatcher promotes",
-        EXCHANGE,
-        "overdue_in <= LONGEST_SWEEP + 2 * OVERDUE",
-        "overdue_in < 3600 * OVERDUE",
+        "store/lua/_prelude.lua",
+        "left <= LONGEST_SWEEP + 2 * OVERDUE",
+        "left < 3600 * OVERDUE",
     ): ("tests/integration/store/claims/test_settle_and_claim.py",),
     at(
         "a worker checks only at its sweep whether a dispatcher promotes",
         "worker/fallback_dispatcher.py",
-        "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
+        "            self.check_at = now + max(_MIN_INTERVAL, overdue_in + _MARGIN)\n",
         "            self.check_at = float('inf')\n",
     ): ("tests/unit/worker/test_fallback_dispatcher.py",),
     Mutation(

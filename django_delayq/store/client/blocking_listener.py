@@ -17,7 +17,7 @@ from django_delayq.store.nodes.connections import COMMAND_TIMEOUT
 from django_delayq.store.nodes.errors import NoServer, to_store_error
 from django_delayq.store.nodes.node import Node
 from django_delayq.store.nodes.resp import encode
-from django_delayq.store.nodes.route import Route
+from django_delayq.store.routing.route import Route
 
 #: Default of the seconds for which a BLPOP stays outstanding. If its reply is COMMAND_TIMEOUT late, the connection is
 #: dead.
@@ -40,11 +40,20 @@ class BlockingListener:
         self._unread_replies = 0
         _listeners.add(self)
 
-    def listen(self, keys: Sequence[str], *, now: float, block: float = BLOCK, command: str = "BLPOP") -> None:
+    def listen(
+        self,
+        keys: Sequence[str],
+        *,
+        now: float,
+        block: float = BLOCK,
+        command: str = "BLPOP",
+        behind: ScriptCall | None = None,
+    ) -> None:
         """Send a BLPOP unless one is outstanding, even for other keys. `now` is monotonic time.
 
         It ends after `block` seconds without a notification. `command` may be BRPOP, which does the same to a list of
-        one element. Raises `StoreError`s; the next call connects again.
+        one element. Redis runs the call `behind` it when it ends; the reply of the call follows that of the pop. Raises
+        `StoreError`s; the next call connects again.
         """
         try:
             node = self._route.node
@@ -54,6 +63,9 @@ class BlockingListener:
                 if node is not self._node:
                     # A server that was cut off does not end the pop itself.
                     raise NoServer(f"the shard has moved from {self._node} to {node}")
+                if behind is not None:
+                    self._send(behind.packed)
+                    behind.sent_elsewhere(PendingReply(self._connection))
                 return
             if self._connection is None or node is not self._node:
                 self.close()
@@ -63,15 +75,13 @@ class BlockingListener:
                 # Otherwise such a reply would be taken for a notification.
                 self._connection.read_response()
                 self._unread_replies -= 1
-            self._connection.send_packed_command([encode(command, *keys, f"{block:.3f}")])
+            packed = encode(command, *keys, f"{block:.3f}")
+            self._connection.send_packed_command([packed + behind.packed if behind else packed])
         except (redis_errors.RedisError, OSError) as error:
             raise self._failed(error) from error
         self.listening, self._overdue_at = True, now + block + COMMAND_TIMEOUT
-
-    def send_chained(self, call: ScriptCall) -> None:
-        """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
-        self._send(call.packed)
-        call.sent_elsewhere(PendingReply(self._connection))
+        if behind is not None:
+            behind.sent_elsewhere(PendingReply(self._connection))
 
     def send_without_reply(self, packed: bytes) -> None:
         """Send a command and leave its reply to the next `listen()`. No pop may be outstanding."""

@@ -5,12 +5,13 @@ from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
 
+from django_delayq.exceptions import NotReplicated
 from django_delayq.store.client.replication import Replication
 from django_delayq.store.client.script import Script
 from django_delayq.store.nodes.connection_cache import PendingReply
 from django_delayq.store.nodes.errors import to_store_error, was_not_run
 from django_delayq.store.nodes.resp import Part, encode, encode_evalsha
-from django_delayq.store.nodes.route import Route
+from django_delayq.store.routing.route import Route
 
 T = TypeVar("T")
 
@@ -47,6 +48,10 @@ class ScriptCall:
         """Set the reply of a call whose bytes the caller sent itself."""
         self._reply = reply
 
+    def result_with_others(self) -> Any:
+        """Return what `result()` does, a few milliseconds later: calls of other shards go out in the same write."""
+        return self._with_store_errors(self._read_shared_result)
+
     def result(self) -> Any:
         """Return the script's reply, in one round trip (two if the server does not know the script).
 
@@ -80,6 +85,12 @@ class ScriptCall:
             keys, text = self._keys, self.script.text
             return self._read(encode("EVAL", text, len(keys), *keys, *self._args))
 
+    def _read_shared_result(self) -> Any:
+        try:
+            return self._route.read_shared(self.packed)
+        except redis_errors.NoScriptError:
+            return self._read_result()
+
     def _commands(self, packed: bytes) -> list[bytes]:
         return [packed, *self._replication.commands] if self._replication else [packed]
 
@@ -87,7 +98,12 @@ class ScriptCall:
         commands = self._commands(packed)
         replies = self._route.read_all(commands, reply, may_fail=len(commands) - 1)
         if self._replication:
-            self._replication.check(replies[1:], user=self._route.topology.connections.user)
+            try:
+                self._replication.check(replies[1:], user=self._route.topology.connections.user)
+            except NotReplicated:
+                # The replicas may follow another primary by now, and this one does not know it yet.
+                self._route.look_again(redis_errors.ConnectionError(), None)
+                raise
         return replies[0]
 
     def _with_store_errors(self, run: Callable[[], T]) -> T:

@@ -81,6 +81,15 @@ local function notify_workers(queue_notify)
   push_notification(notify)
 end
 
+-- µs after which a promotion that was announced for this time is overdue; 0 = it is.
+local function overdue_in(now, promotion)
+  -- No sweep is longer than 5 s: a promotion announced for later than that was written before the clock was set back.
+  local OVERDUE, LONGEST_SWEEP = 1000000, 5000000
+  local left = (tonumber(promotion or '') or 0) + OVERDUE - now
+  -- Written so that NaN (it was edited manually) counts as overdue.
+  return left >= 0 and left <= LONGEST_SWEEP + 2 * OVERDUE and left + 1 or 0
+end
+
 -- The entries with the lowest scores, and these; nothing if the key has another type.
 local function lowest(place, last)
   local found = redis.pcall('ZRANGE', place, 0, last, 'WITHSCORES')

@@ -51,17 +51,12 @@ local function read(hash, claims)
 end
 
 local function answer(lost, stopped, more, recovered, claims, bodies, records)
-  -- No sweep is longer than 5 s: a promotion announced for later than that was written before the clock was set back.
-  local OVERDUE, LONGEST_SWEEP = 1000000, 5000000
-  local overdue_in = (tonumber(promotion or '') or 0) + OVERDUE - now
-  -- Written so that NaN (it was edited manually) counts as overdue.
-  if not (overdue_in >= 0 and overdue_in <= LONGEST_SWEEP + 2 * OVERDUE) then overdue_in = -1 end
   local to_drop = ''
   for i, claim in ipairs(claims) do
     if claim.waits_for then to_drop = to_drop .. string.char(i) end
   end
   local reply = {
-    now, lost, stopped, overdue_in + 1, version, more, last and 0 or 1, recovered and 1 or 0,
+    now, lost, stopped, overdue_in(now, promotion), version, more, last and 0 or 1, recovered and 1 or 0,
     any_limits and table.concat(redis.call('HKEYS', paused_tasks)) or '', to_drop,
   }
   for i, claim in ipairs(claims) do

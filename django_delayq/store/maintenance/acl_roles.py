@@ -71,7 +71,16 @@ DISPATCHER = AclRole(
 WORKER = AclRole(
     name="worker",
     includes=(DISPATCHER, PRODUCER),
-    scripts=("settle_and_claim", "claim_one", "heartbeat", "notify", "take_slot", "give_back_slot", "back_off"),
+    scripts=(
+        "settle_and_claim",
+        "claim_one",
+        "sweep",
+        "heartbeat",
+        "notify",
+        "take_slot",
+        "give_back_slot",
+        "back_off",
+    ),
     plain=("BRPOP", "SREM", "XADD", "ZRANGE"),
 )
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.

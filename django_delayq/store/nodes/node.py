@@ -9,6 +9,7 @@ from redis import exceptions as redis_errors
 from django_delayq.store.nodes.connection_cache import ConnectionCache
 from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.nodes.resp import Part, encode
+from django_delayq.store.nodes.shared_writes import SharedWrites
 
 #: Seconds after which a server that was not reached is asked whether it replies, and seconds that it has for that.
 _ASK_AGAIN, _PATIENCE = 2.0, 0.1
@@ -41,6 +42,11 @@ class Node:
     def producers(self) -> ConnectionCache:
         """The connections of everybody else: a call may take ENQUEUE_TIMEOUT."""
         return ConnectionCache(self.connections.producer(timeout=self._producer_timeout))
+
+    @cached_property
+    def shared_writes(self) -> SharedWrites:
+        """Commands of workers and dispatchers that can wait for those of other shards."""
+        return SharedWrites(self.workers)
 
     @property
     def is_down(self) -> bool:

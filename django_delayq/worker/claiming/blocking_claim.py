@@ -19,8 +19,9 @@ from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.pools.base import Pool
 
-#: Shortest pop, in seconds; and how late its reply may be (Redis ends a pop up to 0.1 s late).
-_SHORTEST_POP, _LATE = 0.1, 1.0
+#: Shortest pop, in seconds, and that of an idle worker; and how late its reply may be (Redis ends a pop up to 0.1 s
+#: late).
+_SHORTEST_POP, _IDLE_POP, _LATE = 0.1, 60.0, 1.0
 
 
 class BlockingClaim:
@@ -41,7 +42,7 @@ class BlockingClaim:
         self._clock = clock
         #: Some proxies refuse a command that follows a blocking pop.
         self._enabled = config.claim_behind_pop
-        #: Longest pop, in seconds. The lease of the claim counts from the start of the pop.
+        #: Longest pop, in seconds, of a worker that is not idle.
         self._longest = config.lease_us / SECOND_US / 3
         #: Monotonic moment at which the pop ends.
         self._until = 0.0
@@ -59,29 +60,44 @@ class BlockingClaim:
         self.cancel()
         return 0.0
 
+    def sweep(self) -> int:
+        """Look for what the request would not hear of. Return in how many µs the next promotion is overdue.
+
+        An idle worker sends this now and then, and its pop stays. The request is cancelled if its reply was lost, and
+        if it does not name all queues any more. Raises `StoreError`.
+        """
+        try:
+            reply = self._session.sweep(all_queues=self._queues.serves_all)
+        except StoreError:
+            self.cancel()
+            raise
+        if self._queues.mark_if_stale(reply.queues_version) or (reply.was_run and not self._queues.has_reply):
+            self.cancel()
+        return reply.overdue_in_us
+
     def listen(self, *, idle: bool, wanted: bool, until: float) -> int:
-        """Listen for notifications until the monotonic moment `until`. If the worker is idle, send a request, too.
+        """Listen for notifications until the monotonic moment `until`. If the worker is idle, send a request, too, and
+        listen for a minute.
 
         The request claims at most one job. Other workers are woken for the remaining jobs, and a frozen worker holds
         back one job, not many. Returns the socket to wait on, or -1. Raises `StoreError`.
         """
         now = self._clock()
-        block = max(_SHORTEST_POP, min(self._longest, until - now))
-        descriptor = self._queues.listen(wanted=wanted, block=block)
-        if wanted and idle and self._enabled and self._session.in_flight is InFlight.NOTHING:
-            self._until = now + block
-            call = self._session.prepare_blocking(
-                want=1,
-                queues=self._queues.queues,
-                strict=self._queues.strict,
-                may_recover=self._pool.recovery is None,
-            )
-            try:
-                self._queues.send_behind(call)
-            except StoreError:
-                self.cancel()
-                raise
-        return descriptor
+        if not (wanted and idle and self._enabled and self._session.in_flight is InFlight.NOTHING):
+            block = max(_SHORTEST_POP, min(self._longest, until - now))
+            return self._queues.listen(wanted=wanted, block=block)
+        self._until = now + _IDLE_POP
+        call = self._session.prepare_blocking(
+            want=1,
+            queues=self._queues.queues,
+            strict=self._queues.strict,
+            may_recover=self._pool.recovery is None,
+        )
+        try:
+            return self._queues.listen(wanted=True, block=_IDLE_POP, behind=call)
+        except StoreError:
+            self.cancel()
+            raise
 
     def consume_wakeup(self, *, wanted: bool) -> bool:
         """Read the reply of the pop; returns whether there may be work for this worker."""

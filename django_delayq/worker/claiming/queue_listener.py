@@ -13,6 +13,7 @@ from time import monotonic
 
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.exceptions import StoreError
+from django_delayq.processes.service import readable
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.nodes.resp import encode
 from django_delayq.store.shard import Shard
@@ -68,6 +69,16 @@ class QueueListener:
         return bool(self._chosen)
 
     @property
+    def serves_all(self) -> bool:
+        """Whether it listens to the notification of all queues alone."""
+        return not (self._chosen or self._filter)
+
+    @property
+    def has_reply(self) -> bool:
+        """Whether the reply of the pop has arrived."""
+        return bool(self._listener.listening and readable([self._listener.fileno()], 0.0))
+
+    @property
     def notification_keys(self) -> list[str]:
         """The keys to listen to."""
         keys = self._shard.keys
@@ -84,22 +95,18 @@ class QueueListener:
     def _pause(self) -> float:
         return self._pause_until - self._clock() if self._filter else 0.0
 
-    def listen(self, *, wanted: bool, block: float) -> int:
+    def listen(self, *, wanted: bool, block: float, behind: ScriptCall | None = None) -> int:
         """Send a blocking pop if it is wanted and none is outstanding; returns the socket to wait on, or -1.
 
-        The pop ends after `block` seconds without a notification.
+        The pop ends after `block` seconds without a notification. Redis runs the call `behind` it when it ends; the
+        reply of the call follows that of the pop.
         """
         if wanted:
             if (pause := self._pause) > 0:
                 block = min(block, max(_SHORTEST_POP, pause))
             with self._unless_missed():
-                self._listener.listen(self.notification_keys, now=monotonic(), block=block)
+                self._listener.listen(self.notification_keys, now=monotonic(), block=block, behind=behind)
         return self._listener.fileno()
-
-    def send_behind(self, call: ScriptCall) -> None:
-        """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
-        with self._unless_missed():
-            self._listener.send_chained(call)
 
     def confirm(self, leases: Sequence[bytes]) -> None:
         """Confirm claims of a blocking request, without waiting for the reply."""

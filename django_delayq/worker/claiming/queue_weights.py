@@ -8,6 +8,8 @@ their shares.
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
+from django_delayq.store.claims import ExchangeReply
+
 #: Most claims in one exchange.
 MAX_BATCH = 16
 #: Claims by which a queue should be ahead of its share, or behind it, at most. Over claims in a row it may go from one
@@ -27,6 +29,12 @@ class QueueWeights:
         self.order: tuple[str, ...] = ()
         self.limit = MAX_BATCH
         self._plan()
+
+    def record_reply(self, reply: ExchangeReply, *, released: Iterable[str]) -> None:
+        """Count the claims of a reply. See `record()`."""
+        # A reply to a request that wanted none does not show whether there are more.
+        has_more = reply.has_more or not reply.claimed
+        self.record([claim.queue for claim in reply.claims], has_more=has_more, released=released)
 
     def record(self, claimed: Sequence[str], *, has_more: bool, released: Iterable[str] = ()) -> None:
         """Count the claims of an exchange that named the queues in `order`, and plan the next one.

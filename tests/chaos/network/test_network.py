@@ -181,8 +181,8 @@ def test_producer_whose_reply_is_cut_can_resend_without_second_job(
     processes: Processes, client: Redis, producer_network: Proxy, connect: Any
 ) -> None:
     connect(None, producer=producer_network)
-    # Redis has cached the script now. Otherwise the first reply would be NOSCRIPT.
-    jobs: list[Any] = [tasks.record.enqueue("first")]
+    # Redis has cached the script of jobs with keys now. Otherwise the first reply would be NOSCRIPT.
+    jobs: list[Any] = [tasks.record.using(key="first").enqueue("first")]
     for size in SIZES:
         new = [
             tasks.record.job(size),

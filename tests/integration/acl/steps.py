@@ -197,6 +197,11 @@ def claim_one(role: ShardApis, every: ShardApis) -> Any:
     return role.worker().api.claim_one(every.add(delay=HOUR), worker_name="host/1")
 
 
+def sweep(role: ShardApis, every: ShardApis) -> Any:
+    claims = Claims(role.shard)
+    return claims.sweep(claims.prepare(queues=("default",), want=1), all_queues=True).overdue_in_us >= 0
+
+
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
     claims_api = Claims(role.shard, worker_id=worker.code)
@@ -444,6 +449,7 @@ STEPS: dict[str, Step] = {
         *(
             settle_and_claim,
             claim_one,
+            sweep,
             heartbeat,
             set_limits,
             use_limit,
@@ -483,7 +489,7 @@ _VIEW = "find holder page read_queues dashboard server find_tenants find_limits 
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one heartbeat use_limit listen_for_stops "
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one sweep heartbeat use_limit listen_for_stops "
     "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
     "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue discard pause quiet "
@@ -493,8 +499,8 @@ OWN = {
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
     "producer": "requeue read_served_queues plant",
-    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify heartbeat "
-    "use_limit read_served_queues change_schedules",
+    "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
+    "heartbeat use_limit read_served_queues change_schedules",
     "worker": "move requeue discard find_tenants",
     "view": "ended read_served_queues check_server",
     "action": "ended let_in set_limits use_limit read_served_queues check_server plant",

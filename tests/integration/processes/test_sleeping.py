@@ -83,12 +83,12 @@ def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Proce
         sent: dict[str, list[str]] = {"dispatcher": [], "worker": []}
         while (line := monitor.next_command())["command"] != "ECHO the end":
             if line["client_type"] != "lua":
-                # The worker sends BLPOP and settle_and_claim; all other commands are the dispatcher's.
+                # The worker sends BLPOP, settle_and_claim and sweep; all other commands are the dispatcher's.
                 words = line["command"].split()
                 if words[0] == "BLPOP":
                     of_worker = "notify_dispatcher" not in words[1]
                 else:
-                    of_worker = words[1] == Script("settle_and_claim").sha
+                    of_worker = words[1] in (Script("settle_and_claim").sha, Script("sweep").sha)
                 sent["worker" if of_worker else "dispatcher"].append(line["command"][:90])
     assert all(sent.values()), sent
     for role, commands in sent.items():

@@ -2,6 +2,7 @@
 
 import select
 from collections.abc import Iterator, Mapping
+from socket import socketpair
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -9,15 +10,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from django_delayq.clock import lease_time
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.process_reports import ProcessReports
+from django_delayq.worker.claiming import blocking_claim
 from django_delayq.worker.claiming.blocking_claim import BlockingClaim
 from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
-from tests.shard_apis import ShardApis
+from tests.shard_apis import HOUR, ShardApis
 from tests.stepped_worker import WorkerClock
 from tests.subprocesses import listeners, until
 
@@ -151,19 +154,72 @@ def test_nothing_is_chained_if_the_setting_forbids_it(apis: ShardApis) -> None:
     idle_worker.served.close()
 
 
-def test_the_exchange_also_runs_after_a_pop_that_timed_out(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.listen(seconds=0.1)
+def test_the_exchange_also_runs_after_a_pop_that_timed_out(
+    apis: ShardApis, idle_worker: IdleWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_claim, "_IDLE_POP", 0.1)
+    idle_worker.listen()
     assert select.select([idle_worker.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     assert not idle_worker.claim.consume_wakeup(wanted=True)
     answer = idle_worker.exchange()
     assert answer.claimed and not answer.claims
 
 
-def test_no_pop_lasts_longer_than_a_third_of_a_lease(apis: ShardApis) -> None:
-    idle_worker = IdleWorker(apis, lease_us=1_500_000)
-    idle_worker.listen(seconds=3_600)
-    assert idle_worker.claim.wait(wanted=True) <= 0.5 + 1
-    idle_worker.served.close()
+def test_the_lease_of_a_claim_counts_from_the_last_sweep(apis: ShardApis, idle_worker: IdleWorker) -> None:
+    idle_worker.listen()
+    before = lease_time()
+    idle_worker.claim.sweep()
+    assert idle_worker.session.in_flight is InFlight.BLOCKING
+    apis.add()
+    idle_worker.until_notified()
+    [claim] = idle_worker.exchange().claims
+    assert before <= claim.sent_at
+
+
+def test_a_sweep_notifies_of_a_ready_job_whose_notification_was_lost(apis: ShardApis, idle_worker: IdleWorker) -> None:
+    raw_id = apis.add(delay=HOUR)
+    idle_worker.listen()
+    # As a promotion that notifies nobody.
+    [member] = apis.client.zrange(apis.keys.scheduled("default"), 0, -1)
+    apis.client.zrem(apis.keys.scheduled("default"), member)
+    apis.client.zadd(apis.keys.ready("default"), {member: 1})
+    idle_worker.claim.sweep()
+    idle_worker.until_notified()
+    assert [claim.raw_id for claim in idle_worker.exchange().claims] == [raw_id]
+
+
+def test_a_sweep_finds_that_the_reply_was_lost(apis: ShardApis, idle_worker: IdleWorker) -> None:
+    """The server takes the dead connection for a living one."""
+    idle_worker.listen()
+    connection, (deaf, far) = idle_worker.served._listener._connection, socketpair()
+    lost, connection._sock = connection._sock, deaf
+    raw_id = apis.add()
+    idle_worker.until_claimed()
+    idle_worker.claim.sweep()
+    assert idle_worker.session.in_flight is InFlight.EXCHANGE
+    answer = idle_worker.exchange()
+    assert [claim.raw_id for claim in answer.claims] == [raw_id]
+    # The worker gives it back.
+    assert not idle_worker.claim.confirm(answer)
+    lost.close(), far.close()
+
+
+def test_a_sweep_finds_new_queues(apis: ShardApis, idle_worker: IdleWorker) -> None:
+    all_queues = QueueListener(apis.shard, ())
+    session = ExchangeSession(Claims(apis.shard), name="host:2")
+    claim = BlockingClaim(session, all_queues, idle_worker.pool, WorkerConfig())
+    session.prepare(queues=(), strict=False, want=0)
+    all_queues.mark_if_stale(session.exchange(OutcomeBuffer())[0].queues_version)
+    all_queues.refresh()
+    claim.listen(idle=True, wanted=True, until=monotonic() + 5)
+    # Its notification is lost.
+    apis.add(queue="new")
+    apis.client.delete(apis.keys("notify"))
+    claim.sweep()
+    assert session.in_flight is not InFlight.BLOCKING and all_queues.wakeup_missed
+    all_queues.refresh()
+    assert all_queues.queues == ("new",)
+    all_queues.close()
 
 
 def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once(
@@ -207,7 +263,7 @@ def test_a_broken_pop_claims_no_job_that_came_later(apis: ShardApis, idle_worker
 
 def test_an_overdue_exchange_is_cancelled(apis: ShardApis, idle_worker: IdleWorker, client: Redis) -> None:
     idle_worker.listen()
-    idle_worker.clock.ahead = 60
+    idle_worker.clock.ahead = 62
     assert idle_worker.claim.wait(wanted=True) == 0 and idle_worker.session.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert idle_worker.exchange().claims == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count, product
+from typing import Any
 
 from redis import Redis
 
@@ -81,13 +82,13 @@ class DrivenDispatcher(Promotion):
         self.limit = limit
         self._dispatcher.promote()
 
-    def promote(self, queues: Sequence[str], *, limit: int = 500) -> PromotionResult:
+    def promote(self, queues: Sequence[str], *, limit: int = 500, **when: Any) -> PromotionResult:
         """Promote, and compare with the model."""
         model = self.world.model
         heads = sorted(jobs[0].score for queue in queues if (jobs := model.due(queue)))
         # If the first jobs of two queues are equally old, either may be first: then the limit must allow all.
         limit = self.limit if len(set(heads)) == len(heads) else 500
-        promoted = super().promote(queues, limit=limit)
+        promoted = super().promote(queues, limit=limit, **when)
         moved, trimmed, expired = model.promote(self.dispatcher_id, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.expired_leases) == expired

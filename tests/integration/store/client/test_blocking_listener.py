@@ -76,7 +76,7 @@ def test_a_chained_call_runs_when_a_notification_ends_the_pop(
     apis: ShardApis, listener: BlockingListener, notification: str, client: Redis
 ) -> None:
     call = apis.intake.prepare([apis.draft()])._call
-    listener.send_chained(call)
+    listener.listen([notification], now=BEGAN, behind=call)
     until(lambda: listeners(client) == 1, what="the pop")
     assert apis.ready() == {}
     client.rpush(notification, 1)
@@ -89,9 +89,8 @@ def test_a_chained_call_runs_when_a_notification_ends_the_pop(
 def test_a_chained_call_runs_when_the_pop_times_out(
     apis: ShardApis, silent: BlockingListener, notification: str
 ) -> None:
-    silent.listen([notification], now=BEGAN, block=0.05)
     call = apis.intake.prepare([apis.draft()])._call
-    silent.send_chained(call)
+    silent.listen([notification], now=BEGAN, block=0.05, behind=call)
     assert select.select([silent], [], [], PATIENCE)[0]
     assert silent.read_notification() is None
     assert call.result() and len(apis.ready()) == 1
@@ -100,7 +99,7 @@ def test_a_chained_call_runs_when_the_pop_times_out(
 def test_a_chained_call_does_not_run_if_its_connection_is_closed(
     apis: ShardApis, listener: BlockingListener, notification: str, client: Redis
 ) -> None:
-    listener.send_chained(apis.intake.prepare([apis.draft()])._call)
+    listener.listen([notification], now=BEGAN, behind=apis.intake.prepare([apis.draft()])._call)
     until(lambda: listeners(client) == 1, what="the pop")
     listener.close()
     until(lambda: listeners(client) == 0, what="its end")

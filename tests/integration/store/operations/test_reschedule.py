@@ -8,7 +8,7 @@ import pytest
 from django_delayq.job.outcome import Action
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.nodes.connection_cache import PendingReply
-from django_delayq.store.nodes.route import Route
+from django_delayq.store.routing.route import Route
 from tests.one_by_one import OneByOne
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 

@@ -13,8 +13,8 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.processes.emitter import emit_now
 from django_delayq.store.nodes.connection_cache import PendingReply
-from django_delayq.store.nodes.route import Route
 from django_delayq.store.promotion import ExpiredLease, Promotion, Reclaim
+from django_delayq.store.routing.route import Route
 from tests.shard_apis import DAY, HOUR, SECOND, START, OneWorker, ShardApis, one_more
 
 LEASE = 30 * SECOND

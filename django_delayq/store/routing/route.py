@@ -12,7 +12,7 @@ from django_delayq.store.nodes.deadline import call_until
 from django_delayq.store.nodes.errors import UNREACHABLE, was_not_run
 from django_delayq.store.nodes.node import Node
 from django_delayq.store.nodes.resp import encode
-from django_delayq.store.nodes.topology import Topology
+from django_delayq.store.routing.topology import Topology
 
 #: Most servers that one command is sent to because the one before refused it.
 _MOST_REDIRECTS = 8
@@ -81,6 +81,18 @@ class Route:
         except redis_errors.RedisError as error:
             with call_until(until):
                 return self._send_again(commands, may_fail, error, node, until)
+
+    def read_shared(self, command: bytes) -> Any:
+        """Send a packed command together with those of other shards, a few milliseconds from now; return its reply.
+
+        Raises the library's errors.
+        """
+        node = None
+        try:
+            node = self.node
+            return _checked([node.shared_writes.run(command)], 0)[0]
+        except redis_errors.RedisError as error:
+            return self._send_again([command], 0, error, node, 0.0)[0]
 
     def _send_again(
         self,

@@ -3,10 +3,10 @@
 from redis.sentinel import SentinelConnectionPool
 
 from django_delayq.conf.redis_settings import RedisConfig
-from django_delayq.store.nodes.cluster import ClusterTopology
 from django_delayq.store.nodes.connections import Connections
-from django_delayq.store.nodes.sentinel import SentinelTopology
-from django_delayq.store.nodes.topology import Topology
+from django_delayq.store.routing.cluster import ClusterTopology
+from django_delayq.store.routing.sentinel import SentinelTopology
+from django_delayq.store.routing.topology import Topology
 
 
 def make_topology(config: RedisConfig, *, producer_timeout: float) -> Topology:

@@ -11,7 +11,7 @@ from redis import exceptions as redis_errors
 from django_delayq.store.nodes.connections import Address, Connections
 from django_delayq.store.nodes.errors import UNREACHABLE, NoServer, is_read_only, was_not_run
 from django_delayq.store.nodes.node import Node
-from django_delayq.store.nodes.topology import Redirect, Topology
+from django_delayq.store.routing.topology import Redirect, Topology
 from django_delayq.store.slots import SLOTS
 
 #: Seconds between two reads of the map, and seconds that a node has to reply.

@@ -11,11 +11,11 @@ from redis.sentinel import Sentinel
 from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.nodes.errors import UNREACHABLE, is_read_only, was_not_run
 from django_delayq.store.nodes.node import Node
-from django_delayq.store.nodes.topology import Redirect, Topology
+from django_delayq.store.routing.topology import Redirect, Topology
 
-#: Seconds after which the Sentinels are asked whether the primary still is one: a primary that was cut off from them
-#: accepts commands of clients that are cut off with it.
-_LOOK_AGAIN = 10.0
+#: Seconds after which the Sentinels are asked whether the primary still is one. A primary that was replaced accepts
+#: commands for about ten seconds, until the Sentinels make it a replica, and then drops what it accepted.
+_LOOK_AGAIN = 1.0
 #: Seconds between two questions after errors, and seconds that one Sentinel has to reply.
 _AFTER_ERROR, _PATIENCE = 0.1, 0.5
 
