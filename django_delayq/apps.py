@@ -23,6 +23,7 @@ class DelayQConfig(AppConfig):
         from django_delayq.task import registry
 
         register(checks.check_settings)
+        register(checks.check_redis)
         register(checks.check_policies)
         register(checks.check_middleware)
         register(checks.check_modules)

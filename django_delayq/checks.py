@@ -11,6 +11,7 @@ from django_delayq import runtime
 from django_delayq.clock import estimated_us
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import resolve
+from django_delayq.conf.redis_settings import RedisConfig, SettingError
 from django_delayq.conf.settings import (
     backends,
     get_config,
@@ -23,6 +24,8 @@ from django_delayq.conf.settings import (
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import UnknownQueue
 from django_delayq.middleware.chain import problem_of
+from django_delayq.store.nodes.pools.cache_pool import is_of_library
+from django_delayq.store.nodes.pools.configured_pool import checked_pool
 from django_delayq.store.store import get_store
 from django_delayq.task import registry
 from django_delayq.task.recurring.declarations import declared_schedules, has_ended
@@ -49,6 +52,38 @@ def _rules(config: Config, name: str) -> list[CheckMessage]:
         for path, own in zip(getattr(given, rule), getattr(resolved, rule), strict=True)
         if path != own
     ]
+
+
+def check_redis(**_: Any) -> list[CheckMessage]:
+    """Report a REDIS that the client library or a cache does not accept, and servers of a cache that have no jobs.
+
+    Code of the project that makes connections is not called: it may ask a server for a password.
+    """
+    found: dict[str, RedisConfig] = {}
+    for backend in (None, *separate_aliases()):
+        with suppress(ImproperlyConfigured):
+            # The other checks report settings that cannot be read.
+            config = get_config(backend).redis
+            found.setdefault(config.setting, config)
+    problems: list[CheckMessage] = []
+    for setting, config in found.items():
+        try:
+            if config.factory is None and (config.cache is None or is_of_library(config.cache)):
+                checked_pool(config)
+        except SettingError as error:
+            problems.append(Error(str(error), hint=error.hint, id="delayq.E005"))
+        else:
+            if config.cache is not None and config.cache.has_several_servers:
+                problems.append(
+                    Warning(
+                        f"{setting} names the cache {config.cache.alias!r}, which has several LOCATIONs; jobs are in "
+                        f"the first one alone, {config.display_url}.",
+                        hint="Jobs are read from the primary, never from replicas. If that is right, add this warning "
+                        "to SILENCED_SYSTEM_CHECKS.",
+                        id="delayq.W025",
+                    )
+                )
+    return problems
 
 
 def check_policies(**_: Any) -> list[CheckMessage]:

@@ -1,5 +1,6 @@
 """Addresses: host and port of each server in a setting that names several."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ def read_address(given: Any, *, port: int) -> Address:
             raise ValueError
     else:
         host, number = given
+        # Text from an environment variable.
+        number = int(number) if isinstance(number, str) and number.isdecimal() else number
     if not (isinstance(host, str) and host) or isinstance(number, bool) or not isinstance(number, int | None):
         raise ValueError
     if number is not None and not 0 < number < 65_536:
@@ -38,8 +41,9 @@ def addresses_text(addresses: Iterable[Address]) -> str:
 def split_hosts(url: str) -> tuple[str, Sequence[str]]:
     """Return a URL of several servers, separated by commas, as a URL of the first, and the others."""
     scheme, _, rest = url.partition("://")
+    # A query has paths of files.
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
     # A password may contain a comma, but no @ that is not quoted.
-    user, at, rest = rest.rpartition("@")
-    hosts, slash, path = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
     first, *others = hosts.split(",")
-    return f"{scheme}://{user}{at}{first}{slash}{path}", others
+    return f"{scheme}://{user}{at}{first}{rest[len(authority) :]}", others

@@ -6,17 +6,21 @@ never connects, and no error shows a password.
 """
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 from django_delayq.conf.addresses import Address, addresses_text, read_address, read_addresses, split_hosts
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import Validator
 
+#: The backends of caches that are Redis.
+DJANGO_REDIS, DJANGO = "django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"
 #: URL scheme -> the client's scheme for it.
 _SCHEMES = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
 #: What follows the scheme of a URL that names nodes of a cluster.
@@ -61,7 +65,10 @@ _PLACES = ("url", "host", "port", "unix_socket_path", "cluster", "sentinels")
 _REQUIRED_BY = {"sentinels": "service", "service": "sentinels", "sentinel_kwargs": "sentinels"}
 #: Parameters that are not those of a connection.
 _OF_TOPOLOGY = frozenset({"url", "cluster", "address_remap", "sentinels", "service", "sentinel_kwargs"})
-_CACHE_BACKENDS = ("django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache")
+#: Backends of caches -> what separates several servers in their LOCATION.
+_CACHE_BACKENDS = {DJANGO_REDIS: ",", DJANGO: "[,;]"}
+#: django-redis's own connection factory.
+_FACTORY = "django_redis.pool.ConnectionFactory"
 #: The name of the setting, unless an alias of TASKS has one of its own.
 _NAME = "DELAYQ['REDIS']"
 _FORMS = (
@@ -80,6 +87,24 @@ class SettingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """An alias of CACHES that is Redis, as the project wrote it. Its repr never shows a secret."""
+
+    alias: str
+    #: The path of its class, and the one of `DJANGO_REDIS` and `DJANGO` that this is, or is derived from.
+    backend: str
+    kind: str
+    #: The URLs of its servers; the first one has the jobs.
+    locations: tuple[str, ...] = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def has_several_servers(self) -> bool:
+        """Whether its LOCATIONs name more than one server, or service of Sentinels."""
+        return len({urlsplit(each)._replace(query="") for each in self.locations}) > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RedisConfig:
     """How to connect to Redis. Its repr shows the address and never a secret."""
 
@@ -94,6 +119,8 @@ class RedisConfig:
     sentinels: tuple[Address, ...] = ()
     service: str = ""
     sentinel_parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: The cache whose connections are to be copied.
+    cache: CacheConfig | None = None
     #: Called at connect time; returns any form of the setting.
     factory: Callable[[], Any] | None = field(default=None, repr=False)
     #: The address that logs and pages show, without user and password.
@@ -142,7 +169,7 @@ class RedisConfig:
         elif "address_remap" in topology:
             raise SettingError(f"{setting} has 'address_remap', but names no cluster.", "Remove it.")
         else:
-            address = parts.path if scheme == "unix" else f"{host}:{port}/{database or 0}"
+            address = parts.path if scheme == "unix" else f"{host}:{port}/{database or parameters.get('db') or 0}"
             topology["display_url"] = f"{kind}://{address}"
         url = kind + url[len(parts.scheme) :]
         return cls(url=url, parameters=dict(parameters), setting=setting, **topology)
@@ -162,7 +189,7 @@ class RedisConfig:
         elif sentinels := given.get("sentinels"):
             topology = {"sentinels": sentinels, "service": given["service"]}
             topology["sentinel_parameters"] = given.get("sentinel_kwargs", {})
-            shown = f"{given['service']}/{given.get('db', 0)} (Sentinels {addresses_text(sentinels)})"
+            shown = _sentinels_text(given["service"], given.get("db", 0), sentinels)
         else:
             server = given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
             shown = f"{server}/{given.get('db', 0)}"
@@ -178,23 +205,53 @@ class RedisConfig:
         if alias not in caches:
             hint = did_you_mean(alias, caches)
             raise SettingError(f"{setting} names the cache {alias!r:.80}, which CACHES does not have{hint}.")
-        cache = caches[alias]
-        if cache.get("BACKEND") not in _CACHE_BACKENDS:
+        cache, place = caches[alias], f"CACHES[{alias!r}]"
+        if (kind := _kind_of(backend := cache.get("BACKEND"))) is None:
             raise SettingError(
-                f"{setting} names the cache {alias!r}, whose backend {cache.get('BACKEND')!r} is not Redis.",
+                f"{setting} names the cache {alias!r}, whose backend {backend!r} is not Redis.",
                 "Use a cache of django_redis.cache.RedisCache, or give a URL.",
             )
-        location, options = cache.get("LOCATION"), cache.get("OPTIONS", {})
-        if isinstance(location, (list, tuple)):
-            location = location[0] if location else None
-        elif isinstance(location, str):
-            location = location.split(",")[0].strip()
-        if not isinstance(location, str) or "://" not in location:
-            raise SettingError(f"CACHES[{alias!r}]['LOCATION'] is not a Redis URL.")
-        parameters = {name.lower(): options[name] for name in ("USERNAME", "PASSWORD") if options.get(name) is not None}
-        kwargs = {**options, **options.get("CONNECTION_POOL_KWARGS", {})}
-        parameters.update({name: kwargs[name] for name in sorted(_PARAMETERS.keys() - {"url"}) if name in kwargs})
-        return cls._from_url(location, parameters, setting)
+        location, options = cache.get("LOCATION"), dict(cache.get("OPTIONS") or {})
+        if isinstance(location, str):
+            location = re.split(_CACHE_BACKENDS[kind], location)
+        locations = tuple(location) if isinstance(location, list | tuple | set) else ()
+        if not locations or not all(isinstance(each, str) and "://" in each for each in locations):
+            raise SettingError(f"{place}['LOCATION'] is not a Redis URL.")
+        pool_options = options
+        if kind == DJANGO_REDIS:
+            pool_options = options.get("CONNECTION_POOL_KWARGS") or {}
+            # Here, so that a changed setting counts.
+            factory = getattr(settings, "DJANGO_REDIS_CONNECTION_FACTORY", _FACTORY)
+            options["CONNECTION_FACTORY"] = options.get("CONNECTION_FACTORY") or factory
+        parameters = {name: pool_options[name] for name in ("db", "max_connections") if name in pool_options}
+        found = [cls._from_url(each.strip(), parameters, f"{place}['LOCATION']") for each in locations]
+        if found[0].nodes:
+            raise SettingError(f"{place}['LOCATION'] names a cluster.", f"Give {setting} this URL itself.")
+        shown = found[0].display_url
+        if "SENTINELS" in options:
+            sentinels = _read(_PARAMETERS["sentinels"], f"{place}['OPTIONS']['SENTINELS']", options["SENTINELS"])
+            url = urlsplit(locations[0])
+            shown = _sentinels_text(url.hostname or "", url.path.strip("/") or parameters.get("db", 0), sentinels)
+        urls = tuple(each.url for each in found if each.url)
+        described = CacheConfig(alias=alias, backend=backend, kind=kind, locations=urls, options=options)
+        return replace(found[0], url=None, cache=described, display_url=shown, setting=setting)
+
+
+def _kind_of(backend: Any) -> str | None:
+    """Return the one of `_CACHE_BACKENDS` that the backend of a cache is, or is derived from."""
+    if backend in _CACHE_BACKENDS or not isinstance(backend, str):
+        return backend if isinstance(backend, str) else None
+    try:
+        bases = getattr(import_string(backend), "__mro__", ())
+    except ImportError:
+        # Django reports it at the first use of the cache.
+        return None
+    paths = (f"{base.__module__}.{base.__qualname__}" for base in bases)
+    return next((path for path in paths if path in _CACHE_BACKENDS), None)
+
+
+def _sentinels_text(service: str, database: Any, sentinels: Iterable[Address]) -> str:
+    return f"{service}/{database} (Sentinels {addresses_text(sentinels)})"
 
 
 def _checked(given: Mapping[Any, Any], setting: str) -> dict[str, Any]:
@@ -206,11 +263,7 @@ def _checked(given: Mapping[Any, Any], setting: str) -> dict[str, Any]:
                 f"{setting} has the unknown parameter {name!r:.80}{did_you_mean(name, _PARAMETERS)}.",
                 f"Known parameters: {', '.join(sorted(_PARAMETERS))}.",
             )
-        try:
-            checked[name] = _PARAMETERS[name](f"{setting}[{name!r}]", value)
-        except ValueError as error:
-            hint = _FILE_HINT if _PARAMETERS[name] is _FILE else _FORMS
-            raise SettingError(f"{error}.", hint) from None
+        checked[name] = _read(_PARAMETERS[name], f"{setting}[{name!r}]", value)
         if (other := _REQUIRED_BY.get(name)) and other not in given:
             raise SettingError(f"{setting} has {name!r} without {other!r}.", f"Give {other!r}, too.")
     places = [name for name in _PLACES if checked.get(name) is not None]
@@ -219,6 +272,20 @@ def _checked(given: Mapping[Any, Any], setting: str) -> dict[str, Any]:
     if "address_remap" in checked and not {"url", "cluster"}.intersection(places):
         raise SettingError(f"{setting} has 'address_remap', but names no cluster.", "Remove it.")
     return checked
+
+
+def check_files(parameters: Mapping[str, Any], setting: str) -> None:
+    """Raise `SettingError` if a file with a key or certificates is not readable, wherever its path came from."""
+    for name, validator in _PARAMETERS.items():
+        if validator is _FILE and name in parameters:
+            _read(validator, f"{setting}[{name!r}]", parameters[name])
+
+
+def _read(validator: Validator, place: str, value: Any) -> Any:
+    try:
+        return validator(place, value)
+    except ValueError as error:
+        raise SettingError(f"{error}.", _FILE_HINT if validator is _FILE else _FORMS) from None
 
 
 def _refuse_database(database: Any, setting: str) -> None:

@@ -34,6 +34,8 @@ OWN_KEYS = ("RETRY", "RESULT_TTL", "MAX_PAYLOAD")
 MAX_PAYLOAD = 8 * 1024 * 1024
 #: Keys of other task queues for what is an option of each task here.
 _TIME_LIMIT_KEYS = ("TIMEOUT", "HARD_TIMEOUT", "SOFT_TIMEOUT", "TIME_LIMIT", "SOFT_TIME_LIMIT", "TASK_TIME_LIMIT")
+#: Secrets of Django from which keys are derived.
+_SECRETS = ("SECRET_KEY", "SECRET_KEY_FALLBACKS")
 _TIME_LIMITS = ": time limits belong to tasks, as @delayed_task(timeout=…, hard_timeout=…)"
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 #: Key of DELAYQ -> the parts of Config that it fills, and their fields.
@@ -213,7 +215,7 @@ def drop_config() -> None:
 
 def _setting_changed(*, setting: str, **_: Any) -> None:
     # Signing keys are derived from the secrets when a store is built.
-    if setting in ("DELAYQ", "TASKS", "CACHES", "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
+    if setting in ("DELAYQ", "TASKS", "CACHES", "DJANGO_REDIS_CONNECTION_FACTORY", *_SECRETS):
         drop_config()
 
 

@@ -114,6 +114,8 @@ def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
             "management/pool_options.py",
             "__init__.py",
             "conf/settings.py",
+            "conf/redis_settings.py",
+            "store/nodes/pools/cache_pool.py",
             "job/security/encryption.py",
             "middleware/chain.py",
             "conf/exception_classes.py",

@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import redis
-from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from django_delayq.conf.redis_settings import RedisConfig, SettingError
+from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.store.nodes.connection_cache import ANY_NUMBER
 from django_delayq.store.nodes.deadline import with_deadline
 from django_delayq.store.nodes.errors import NoServer
+from django_delayq.store.nodes.pools.configured_pool import as_improperly_configured, pool_of, resolved
 
 Address = tuple[str, int]
 
@@ -48,6 +47,8 @@ class Connections:
     address: Address | None = None
     #: Refuse a server that is a replica, at each new connection: Sentinels may name one a moment after its demotion.
     only_primary: bool = False
+    #: What the configuration describes; None: it is read for each pool, because a callable may return another password.
+    described: redis.ConnectionPool | None = None
 
     def at(self, address: Address, *, only_primary: bool = False) -> "Connections":
         """Return those to the server at another address."""
@@ -79,11 +80,10 @@ class Connections:
 
         Raises ImproperlyConfigured if the client library does not understand the setting.
         """
-        try:
-            return self._configured_pool()
-        except (ValueError, TypeError) as error:
-            hint = getattr(error, "hint", "")
-            raise ImproperlyConfigured(f"{self.config.setting} cannot be used: {error} {hint}".rstrip()) from None
+        if self.described is not None:
+            return self.described
+        with as_improperly_configured(self.config):
+            return pool_of(resolved(self.config))
 
     def _pool(self, *, deadline: float | None = None) -> redis.ConnectionPool:
         """Return a pool whose steps may take 5 s each, or all steps of a call `deadline` seconds together."""
@@ -112,24 +112,6 @@ class Connections:
             retry_on_error=[],
             **kwargs,
         )
-
-    def _configured_pool(self) -> redis.ConnectionPool:
-        config = self.config
-        if config.factory is not None:
-            made = config.factory()
-            if isinstance(made, redis.Redis):
-                # Only read: its connections stay the project's.
-                return made.connection_pool
-            config = RedisConfig.read(made, setting=config.setting)
-            if config.factory is not None:
-                raise SettingError(f"{config.setting} is a callable that returns a callable.")
-        if config.sentinels:
-            manager = Sentinel(config.sentinels, sentinel_kwargs=dict(config.sentinel_parameters))
-            return SentinelConnectionPool(config.service, manager, **config.parameters)
-        if config.url is not None:
-            return redis.ConnectionPool.from_url(config.url, **config.parameters)
-        # The constructor of the client chooses the connection class for unix sockets and TLS.
-        return redis.Redis(**config.parameters).connection_pool
 
 
 def _connect_to_primary(connection: Any) -> None:

@@ -13,6 +13,7 @@ from django_delayq.conf.redis_settings import RedisConfig, SettingError
 from django_delayq.conf.settings import get_config, read_config
 
 CANARY = "s3cret-canary"
+DJANGO = "django.core.cache.backends.redis.RedisCache"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,11 @@ def test_parameters_are_kept_and_their_address_displayed(parameters: dict[str, A
     [
         ("redis+cluster://h", [("h", 6379)], "redis+cluster://h:6379"),
         ("redis+cluster://u:p@h:7000,i:7001,j/0", [("h", 7000), ("i", 7001), ("j", 6379)], None),
+        (
+            "rediss+cluster://h:7000,i?ssl_ca_certs=/a,b/c@d",
+            [("h", 7000), ("i", 6379)],
+            "rediss+cluster://h:7000,i:6379",
+        ),
         (
             "rediss+cluster://:a,b%40@h:7000,[::1]:7001",
             [("h", 7000), ("::1", 7001)],
@@ -103,31 +109,40 @@ def cache(location: Any, backend: str = "django_redis.cache.RedisCache", **optio
 
 
 @pytest.mark.parametrize(
-    ("caches", "url", "parameters"),
+    ("caches", "urls", "address"),
     [
-        (cache("redis://h:7000/1"), "redis://h:7000/1", {}),
-        (cache(["redis://main", "redis://replica"]), "redis://main", {}),
-        (cache("redis://main, redis://replica"), "redis://main", {}),
-        (cache("unix:///run/r.sock"), "unix:///run/r.sock", {}),
-        (
-            cache("redis://h", USERNAME="u", PASSWORD="p", SOCKET_TIMEOUT=5),
-            "redis://h",
-            {"username": "u", "password": "p"},
-        ),
-        (
-            cache("rediss://h", CONNECTION_POOL_KWARGS={"ssl_cert_reqs": None, "max_connections": 9, "retry": 1}),
-            "rediss://h",
-            {"ssl_cert_reqs": None, "max_connections": 9},
-        ),
-        (cache("redis://h", "django.core.cache.backends.redis.RedisCache", db=4), "redis://h", {"db": 4}),
+        (cache("redis://h:7000/1"), ["redis://h:7000/1"], "redis://h:7000/1"),
+        (cache(["redis://main", "redis://replica"]), ["redis://main", "redis://replica"], "redis://main:6379/0"),
+        (cache("redis://main, redis://replica"), ["redis://main", "redis://replica"], "redis://main:6379/0"),
+        (cache("redis://main;redis://replica", DJANGO), ["redis://main", "redis://replica"], "redis://main:6379/0"),
+        (cache("unix:///run/r.sock"), ["unix:///run/r.sock"], "unix:///run/r.sock"),
+        (cache("valkeys://u:p@h"), ["rediss://u:p@h"], "rediss://h:6379/0"),
+        (cache("redis://h", CONNECTION_POOL_KWARGS={"db": 3}), ["redis://h"], "redis://h:6379/3"),
+        (cache("redis://h", DJANGO, db=4), ["redis://h"], "redis://h:6379/4"),
     ],
 )
 def test_the_description_of_a_cache_is_copied(
-    caches: dict[str, Any], url: str, parameters: dict[str, Any], settings: Any
+    caches: dict[str, Any], urls: list[str], address: str, settings: Any
 ) -> None:
     settings.CACHES = caches
     config = RedisConfig.read("jobs")
-    assert (config.url, config.parameters) == (url, parameters)
+    assert config.cache and list(config.cache.locations) == urls
+    assert config.display_url == address
+
+
+@pytest.mark.parametrize(
+    ("options", "most"), [({"CONNECTION_POOL_KWARGS": {"max_connections": 9, "retry": 1}}, {"max_connections": 9})]
+)
+def test_the_number_of_connections_of_a_cache_is_copied(options: Any, most: Any, settings: Any) -> None:
+    settings.CACHES = cache("rediss://h", **options)
+    assert RedisConfig.read("jobs").parameters == most
+
+
+def test_only_several_servers_are_several(settings: Any) -> None:
+    for location, several in (("redis://m?is_master=1,redis://m?is_master=0", False), ("redis://m,redis://r", True)):
+        settings.CACHES = cache(location)
+        described = RedisConfig.read("jobs").cache
+        assert described and described.has_several_servers is several
 
 
 @pytest.mark.parametrize(
@@ -191,6 +206,10 @@ def test_the_description_of_a_cache_is_copied(
         ("nowhere", "CACHES does not have"),
         ("local", "is not Redis"),
         ("empty", "LOCATION.*not a Redis URL"),
+        ("callable", "LOCATION.*not a Redis URL"),
+        ("cluster", "CACHES\\['cluster'\\].*names a cluster"),
+        ("sentinels", "SENTINELS.*list of addresses"),
+        ("unknown", "is not Redis"),
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -199,6 +218,10 @@ def test_a_wrong_form_is_a_problem_with_a_cure(form: Any, words: str, settings: 
         **cache("redis://h"),
         "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
         "empty": {"BACKEND": "django_redis.cache.RedisCache"},
+        "callable": cache(lambda: "redis://h")["jobs"],
+        "cluster": cache("redis+cluster://h")["jobs"],
+        "sentinels": cache("redis://jobs", SENTINELS="s:26379")["jobs"],
+        "unknown": cache("redis://h", "nowhere.RedisCache")["jobs"],
     }
     with pytest.raises(SettingError, match=words) as caught:
         RedisConfig.read(form)
@@ -270,7 +293,7 @@ def test_a_password_is_never_shown(form: Any, settings: Any) -> None:
     else:
         assert CANARY not in repr(config) + str(config) + config.display_url
         assert CANARY not in repr(get_config())
-    assert CANARY not in repr(checks.check_settings())
+    assert CANARY not in repr([*checks.check_settings(), *checks.check_redis()])
     try:
         get_config()
     except ImproperlyConfigured as error:
