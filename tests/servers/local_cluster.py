@@ -10,7 +10,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from django_delayq.store.slots import SLOTS
-from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.testing.local_redis import LocalRedisServer, free_port
+from tests.servers.certificates import Certificates
 
 #: Milliseconds after which nodes take a silent node for dead. A failover takes about three times as long.
 NODE_TIMEOUT = 500
@@ -28,15 +29,17 @@ _OPTIONS = {
 class ClusterNode:
     """One server of a cluster."""
 
-    def __init__(self, server: LocalRedisServer) -> None:
-        self.server = server
-        self.client: Redis = Redis(host="127.0.0.1", port=server.port or 0, protocol=2, socket_timeout=10)
+    def __init__(self, server: LocalRedisServer, *, port: int, tls: Certificates | None = None) -> None:
+        """`port` is the one that clients use and other nodes announce."""
+        self.server, self.port = server, port
+        options: dict[str, Any] = {"ssl": True, **tls.client} if tls else {}
+        self.client: Redis = Redis(host="127.0.0.1", port=port, protocol=2, socket_timeout=10, **options)
         self.id = self.ask("CLUSTER", "MYID").decode()
 
     @property
     def address(self) -> str:
         """Host and port."""
-        return f"127.0.0.1:{self.server.port}"
+        return f"127.0.0.1:{self.port}"
 
     def ask(self, *command: Any) -> Any:
         """Return the reply of a command, as the library parses it."""
@@ -58,10 +61,14 @@ class LocalCluster:
         masters: int = 3,
         replicas: int = 1,
         options: Mapping[str, str] | None = None,
+        tls: Certificates | None = None,
     ) -> None:
-        """`replicas` is the number of replicas of each master."""
+        """`replicas` is the number of replicas of each master. With `tls` nodes and clients use TLS alone."""
         self._program, self._masters, self._replicas = server, masters, replicas
         self._options = _OPTIONS | dict(options or {})
+        self._tls = tls
+        if tls:
+            self._options |= tls.server_options | {"tls-cluster": "yes", "tls-replication": "yes"}
         self._stack = ExitStack()
         self.nodes: list[ClusterNode] = []
 
@@ -78,8 +85,11 @@ class LocalCluster:
     def start(self) -> Self:
         """Start all nodes and return when each master accepts commands and each replica follows its master."""
         for _ in range(self._masters * (1 + self._replicas)):
-            server = LocalRedisServer(server=self._program, port=0, options=self._options)
-            node = ClusterNode(self._stack.enter_context(server))
+            tls_port = free_port() if self._tls else 0
+            options = self._options | ({"tls-port": str(tls_port)} if tls_port else {})
+            server = LocalRedisServer(server=self._program, port=0, options=options)
+            self._stack.enter_context(server)
+            node = ClusterNode(server, port=tls_port or server.port or 0, tls=self._tls)
             self._stack.callback(node.client.close)
             self.nodes.append(node)
         masters = self.nodes[: self._masters]
@@ -88,7 +98,7 @@ class LocalCluster:
             master.ask("CLUSTER", "ADDSLOTS", *range(first, end))
             master.ask("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
         for node in self.nodes[1:]:
-            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].server.port)
+            node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
         self._until(lambda: all(_known(node) == len(self.nodes) for node in self.nodes), "all nodes know each other")
         for index, replica in enumerate(self.nodes[self._masters :]):
             replica.ask("CLUSTER", "REPLICATE", masters[index % self._masters].id)
@@ -103,7 +113,8 @@ class LocalCluster:
     @property
     def url(self) -> str:
         """The setting REDIS of a project that uses this cluster."""
-        return f"redis+cluster://{','.join(node.address for node in self.nodes[:2])}"
+        scheme = "rediss" if self._tls else "redis"
+        return f"{scheme}+cluster://{','.join(node.address for node in self.nodes[:2])}"
 
     def wait_until_ready(self) -> None:
         """Wait until all nodes agree on the slots, and each replica follows its master."""
@@ -116,13 +127,13 @@ class LocalCluster:
             with suppress(RedisError):
                 for first, last, port in _ranges(node):
                     if first <= slot <= last:
-                        return next(each for each in self.nodes if each.server.port == port)
+                        return next(each for each in self.nodes if each.port == port)
         raise AssertionError(f"no living node knows the master of slot {slot}")
 
     def replicas_of(self, master: ClusterNode) -> list[ClusterNode]:
         """Return the replicas of a master, as it says."""
         ports = {int(port) for _, port, _ in master.ask("ROLE")[2]}
-        return [node for node in self.nodes if node.server.port in ports]
+        return [node for node in self.nodes if node.port in ports]
 
     def move_slot(self, slot: int, target: ClusterNode, *, keys_at_once: int = 10) -> float:
         """Move a slot with its keys to another master; return the seconds for which its keys were on both."""
@@ -131,7 +142,7 @@ class LocalCluster:
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         began = time.monotonic()
         while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, keys_at_once):
-            source.ask("MIGRATE", "127.0.0.1", target.server.port, "", 0, 60_000, "KEYS", *keys)
+            source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 60_000, "KEYS", *keys)
         # The target first: if it learned it last, no node would have the slot for a moment.
         for node in (target, source):
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from redis import Redis
 
-from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.testing.local_redis import LocalRedisServer, free_port
+from tests.servers.certificates import Certificates
 
 #: What the Sentinels call the master.
 SERVICE = "mymaster"
@@ -20,8 +22,8 @@ _PASSWORD_OPTIONS = ("requirepass", "masterauth")
 class LocalSentinel(LocalRedisServer):
     """One Sentinel. It keeps what it knows in a file of its own."""
 
-    def __init__(self, *, server: Path | None, lines: str, password: str = "") -> None:
-        super().__init__(server=server, port=0, options={"requirepass": password} if password else {})
+    def __init__(self, *, lines: str, **server: Any) -> None:
+        super().__init__(**server)
         self._lines = lines
 
     def _command(self) -> list[str]:
@@ -48,12 +50,16 @@ class SentinelGroup:
         options: Mapping[str, str] | None = None,
         password: str = "",
         sentinel_password: str = "",
+        tls: Certificates | None = None,
     ) -> None:
-        """`options` are those of the master and the replicas."""
+        """`options` are those of the master and the replicas. With `tls` all of them announce TLS ports."""
         self._program, self._replicas = server, replicas
         self._options = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0"} | dict(options or {})
         self._options |= dict.fromkeys(_PASSWORD_OPTIONS, password) if password else {}
         self.password, self.sentinel_password = password, sentinel_password
+        self._tls = tls
+        #: The port of each server that clients and other servers use.
+        self._ports: dict[LocalRedisServer, int] = {}
         self._stack = ExitStack()
         self.servers: list[LocalRedisServer] = []
         self.sentinels: list[LocalRedisServer] = []
@@ -70,23 +76,21 @@ class SentinelGroup:
 
     def start(self) -> Self:
         """Start everything and return when the Sentinels know each other and the replicas."""
-        master = self._start(LocalRedisServer(server=self._program, port=0, options=self._options))
-        self.servers.append(master)
-        for _ in range(self._replicas):
-            options = self._options | {"replicaof": f"127.0.0.1 {master.port}"}
-            self.servers.append(self._start(LocalRedisServer(server=self._program, port=0, options=options)))
+        for index in range(1 + self._replicas):
+            primary = {"replicaof": f"127.0.0.1 {self.port_of(self.servers[0])}"} if index else {}
+            self.servers.append(self._start(LocalRedisServer, self._options | primary))
         lines = [
-            f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} 2",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self.port_of(self.servers[0])} 2",
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER}",
             # A failover that fails is tried again after twice this time.
             f"sentinel failover-timeout {SERVICE} 2000",
             *([f"sentinel auth-pass {SERVICE} {self.password}"] if self.password else []),
             *([f"sentinel sentinel-pass {self.sentinel_password}"] if self.sentinel_password else []),
         ]
+        options = {"requirepass": self.sentinel_password} if self.sentinel_password else {}
         for _ in range(3):
             text = "\n".join(lines) + "\n"
-            sentinel = LocalSentinel(server=self._program, lines=text, password=self.sentinel_password)
-            self.sentinels.append(self._start(sentinel))
+            self.sentinels.append(self._start(partial(LocalSentinel, lines=text), options))
         self.wait_until_ready()
         return self
 
@@ -98,23 +102,30 @@ class SentinelGroup:
     @property
     def setting(self) -> dict[str, Any]:
         """The setting REDIS of a project that uses this group."""
+        tls = {"ssl": True, **self._tls.client} if self._tls else {}
+        password = {"password": self.password} if self.password else {}
+        of_sentinels = tls | ({"password": self.sentinel_password} if self.sentinel_password else {})
         return {
-            "sentinels": [("127.0.0.1", sentinel.port) for sentinel in self.sentinels],
+            "sentinels": [("127.0.0.1", self.port_of(sentinel)) for sentinel in self.sentinels],
             "service": SERVICE,
-            **({"password": self.password} if self.password else {}),
-            **({"sentinel_kwargs": {"password": self.sentinel_password}} if self.sentinel_password else {}),
+            **tls,
+            **password,
+            **({"sentinel_kwargs": of_sentinels} if of_sentinels else {}),
         }
+
+    def port_of(self, server: LocalRedisServer) -> int:
+        """Return the port of a server or a Sentinel that clients use."""
+        return self._ports[server]
 
     def master(self) -> LocalRedisServer:
         """Return the master, as the first Sentinel says."""
         _, port = self.ask("GET-MASTER-ADDR-BY-NAME", SERVICE)
-        return next(server for server in self.servers if server.port == int(port))
+        return next(server for server in self.servers if self.port_of(server) == int(port))
 
     def ask(self, *command: Any, sentinel: int = 0) -> Any:
         """Return the reply of a Sentinel to a command that follows the word SENTINEL."""
-        with Redis(
-            port=self.sentinels[sentinel].port or 0, password=self.sentinel_password or None, protocol=2
-        ) as client:
+        options = self.setting.get("sentinel_kwargs", {})
+        with Redis(host="127.0.0.1", port=self.port_of(self.sentinels[sentinel]), protocol=2, **options) as client:
             # Not parsed: the library knows these commands by their first two words.
             connection = client.connection_pool.get_connection()
             try:
@@ -150,8 +161,13 @@ class SentinelGroup:
             == len(self.servers) - 1
         )
 
-    def _start(self, server: LocalRedisServer) -> LocalRedisServer:
-        return self._stack.enter_context(server)
+    def _start(self, kind: Callable[..., LocalRedisServer], options: Mapping[str, str]) -> LocalRedisServer:
+        tls_port = free_port() if self._tls else 0
+        if self._tls:
+            options = {**options, **self._tls.server_options, "tls-port": str(tls_port), "tls-replication": "yes"}
+        server = self._stack.enter_context(kind(server=self._program, port=0, options=options))
+        self._ports[server] = tls_port or server.port or 0
+        return server
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + 30

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.store.nodes.connection_cache import ANY_NUMBER
 from django_delayq.store.nodes.deadline import with_deadline
-from django_delayq.store.nodes.errors import NoServer
+from django_delayq.store.nodes.errors import GreetingFailed, NoServer
 from django_delayq.store.nodes.pools.configured_pool import as_improperly_configured, pool_of, resolved
 
 Address = tuple[str, int]
@@ -98,6 +98,7 @@ class Connections:
             kwargs |= dict(zip(("host", "port"), self.address, strict=True))
             # The library's connections that ask Sentinels by themselves need their pool.
             kind = redis.SSLConnection if issubclass(kind, redis.SSLConnection) else redis.Connection
+        is_tls = issubclass(kind, redis.SSLConnection)
         return redis.ConnectionPool(
             connection_class=kind if deadline is None else with_deadline(kind, seconds=seconds),
             max_connections=self.config.parameters.get("max_connections", ANY_NUMBER),
@@ -105,8 +106,8 @@ class Connections:
             decode_responses=False,
             socket_connect_timeout=seconds,
             socket_timeout=seconds,
-            redis_connect_func=_connect_to_primary if self.only_primary else None,
-            **({} if issubclass(kind, redis.SSLConnection) else _NO_CLIENT_INFO),
+            redis_connect_func=_connect_to_primary if self.only_primary else _greet if is_tls else None,
+            **({} if is_tls else _NO_CLIENT_INFO),
             # One try: otherwise nobody could know whether a script ran once or twice.
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
@@ -114,8 +115,21 @@ class Connections:
         )
 
 
+def _greet(connection: Any) -> None:
+    try:
+        connection.on_connect()
+    except redis.ConnectionError as error:
+        # Subclasses are replies. In TLS 1.3 a server refuses a certificate after the handshake, as the client sees it.
+        if type(error) is not redis.ConnectionError or not isinstance(connection, redis.SSLConnection):
+            raise
+        raise GreetingFailed(
+            f"the server closed a new TLS connection ({error}); if it wants a certificate from its clients, check "
+            f"ssl_certfile and ssl_keyfile"
+        ) from error
+
+
 def _connect_to_primary(connection: Any) -> None:
-    connection.on_connect()
+    _greet(connection)
     connection.send_command("ROLE")
     role = connection.read_response()[0]
     if role != b"master":

@@ -40,11 +40,17 @@ class NoServer(redis_errors.ConnectionError):
     """No server has the shard now."""
 
 
+class GreetingFailed(redis_errors.ConnectionError):
+    """The server closed a new connection before its first command."""
+
+
 #: The connection failed, or there was none: surely nothing was sent.
 _NOT_CONNECTED = (
     *(ConnectionRefusedError, FileNotFoundError, PermissionError),
-    *(redis_errors.MaxConnectionsError, NoServer),
+    *(redis_errors.MaxConnectionsError, NoServer, GreetingFailed),
 )
+#: The client library before 6.4 has no class for it.
+_TOO_MANY = "Too many connections"
 
 
 def with_store_errors(
@@ -65,7 +71,7 @@ def is_read_only(error: Exception) -> bool:
 def was_not_run(error: Exception) -> bool:
     """Whether the failed command, or the script that failed, surely changed nothing."""
     if isinstance(error, UNREACHABLE) and not isinstance(error, redis_errors.BusyLoadingError):
-        return any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))
+        return any(isinstance(cause, _NOT_CONNECTED) or str(cause) == _TOO_MANY for cause in _causes(error))
     return isinstance(error, _NOT_READY) or _code(str(error)) in _REJECTED | _UNAVAILABLE
 
 

@@ -1,9 +1,6 @@
 """Connections: every form of the REDIS setting connects to a real server, with the package's timeouts and pools."""
 
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ from django_delayq.store.nodes.connection_cache import ConnectionCache
 from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.nodes.errors import to_store_error
 from django_delayq.store.nodes.resp import encode
-from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, free_port
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app.tasks import noop
 from tests.subprocesses import until
 
@@ -220,61 +217,6 @@ def test_after_a_restart_of_the_server_the_next_call_reconnects(
     assert states and set(states) == {State.READY}
 
 
-# --- TLS ---
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a self-signed certificate for 127.0.0.1 and its key."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl to make a certificate with")
-    folder = tmp_path_factory.mktemp("certificates")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout key.pem -out cert.pem -subj /CN=delayq-test"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    subprocess.run([*command.split(), *names], cwd=folder, check=True, capture_output=True, timeout=60)
-    return folder
-
-
-@pytest.fixture
-def tls(certificates: Path, server_program: Path) -> Iterator[int]:
-    """The TLS port of a server: the system's server if the one under test was built without TLS."""
-    port = free_port()
-    options = {
-        "tls-port": str(port),
-        "tls-cert-file": str(certificates / "cert.pem"),
-        "tls-key-file": str(certificates / "key.pem"),
-        "tls-ca-cert-file": str(certificates / "cert.pem"),
-        "tls-auth-clients": "no",
-        "requirepass": CANARY,
-    }
-    system = shutil.which("redis-server")
-    for program in dict.fromkeys([server_program, *([Path(system)] if system else [])]):
-        server = LocalRedisServer(server=program, options=options)
-        try:
-            server.start()
-        except ServerNotStarted:
-            continue
-        yield port
-        server.stop()
-        return
-    pytest.skip("no server with TLS on this machine")
-
-
-def test_tls_connects(tls: int, certificates: Path, settings: Any) -> None:
-    ca = str(certificates / "cert.pem")
-    reader = {"host": "127.0.0.1", "port": tls, "ssl": True, "ssl_ca_certs": ca}
-    arrives(settings, f"rediss://:{CANARY}@127.0.0.1:{tls}/0?ssl_ca_certs={ca}", **reader)
-    arrives(settings, f"valkeys://:{CANARY}@127.0.0.1:{tls}/0?ssl_ca_certs={ca}", **reader)
-    arrives(settings, {**reader, "password": CANARY}, **reader)
-    arrives(settings, {"url": f"rediss://127.0.0.1:{tls}", "password": CANARY, "ssl_ca_certs": ca}, **reader)
-    settings.CACHES = cache(
-        "django_redis.cache.RedisCache",
-        f"rediss://:{CANARY}@127.0.0.1:{tls}/0",
-        CONNECTION_POOL_KWARGS={"ssl_ca_certs": ca},
-    )
-    arrives(settings, "default", **reader)
-
-
 def test_a_call_without_a_free_connection_is_certainly_not_sent(redis_server: LocalRedisServer) -> None:
     connections = Connections(RedisConfig.read({"url": redis_server.url, "max_connections": 1}))
     client = connections.client()
@@ -283,25 +225,6 @@ def test_a_call_without_a_free_connection_is_certainly_not_sent(redis_server: Lo
         ConnectionCache(client).send(encode("PING"))
     error = to_store_error(caught.value)
     assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
-
-
-def test_every_tls_connection_works_from_its_first_command(tls: int, certificates: Path) -> None:
-    ca = str(certificates / "cert.pem")
-    with redis.Redis(host="127.0.0.1", port=tls, ssl=True, ssl_ca_certs=ca, password=CANARY) as admin:
-        # With a password, a reply to AUTH would arrive before the first command, right behind the handshake.
-        admin.config_set("requirepass", "")
-    connections = Connections(RedisConfig.read(f"rediss://127.0.0.1:{tls}/0?ssl_ca_certs={ca}"))
-    caches = [ConnectionCache(connections.client()) for _ in range(30)]
-    assert [cache.send(encode("PING")).read_all(1) for cache in caches] == [[b"PONG"]] * 30
-
-
-@pytest.mark.parametrize("scheme", ["rediss", "redis"])
-def test_an_untrusted_server_gets_no_job(scheme: str, tls: int, settings: Any) -> None:
-    # Its certificate is unknown here, or the client speaks plain text to a TLS port.
-    settings.DELAYQ = {"REDIS": f"{scheme}://:{CANARY}@127.0.0.1:{tls}/0"}
-    with pytest.raises(StoreUnavailable) as caught:
-        noop.enqueue()
-    assert CANARY not in str(caught.value)
 
 
 def test_a_wrong_password_is_another_error_than_an_outage(tcp: LocalRedisServer, settings: Any) -> None:
