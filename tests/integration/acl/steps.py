@@ -32,6 +32,7 @@ from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarat
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.testing.local_redis import LocalRedisServer
 from django_delayq.worker.claiming.worker_notification import WorkerNotification
+from tests.servers.local_cluster import LocalCluster
 from tests.shard_apis import HOUR, SECOND, ShardApis, one_without_replicas, settlement
 
 LIMIT, RULE = LimitUse("one"), LimitRule(max_running=1)
@@ -41,11 +42,12 @@ Step = Callable[[ShardApis, ShardApis], Any]
 
 
 class RoleServer:
-    """A server with one user per role, and the APIs of each role."""
+    """A server, or each node of a cluster, with one user per role, and the APIs of each role."""
 
-    def __init__(self, server: LocalRedisServer) -> None:
+    def __init__(self, server: LocalRedisServer | LocalCluster, **apis: Any) -> None:
         self.server = server
-        self.every = ShardApis(server.url, PREFIX=PREFIX)
+        self._options = {"PREFIX": PREFIX, **apis}
+        self.every = ShardApis(server.url, **self._options)
         self._apis: dict[str, ShardApis] = {}
         for name in ROLES:
             self.allow(name, "")
@@ -53,14 +55,15 @@ class RoleServer:
     def allow(self, name: str, change: str) -> None:
         """Create a role's user again, with a change to its rule."""
         rule = f"reset on #{sha256(PASSWORD.encode()).hexdigest()} {ROLES[name].rule(PREFIX)} {change}"
-        self.every.client.execute_command("ACL", "SETUSER", name, *rule.split())
+        for client in self._clients:
+            client.execute_command("ACL", "SETUSER", name, *rule.split())
 
     def url(self, name: str) -> str:
-        return self.server.url.replace("redis://", f"redis://{name}:{PASSWORD}@")
+        return self.server.url.replace("://", f"://{name}:{PASSWORD}@")
 
     def apis(self, name: str) -> ShardApis:
         if name not in self._apis:
-            self._apis[name] = ShardApis(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
+            self._apis[name] = ShardApis(self.url(name), clock=self.every.clock, **self._options)
         return self._apis[name]
 
     def user(self, name: str) -> Redis:
@@ -68,9 +71,15 @@ class RoleServer:
 
     def refused(self) -> list[str]:
         """Return what the server refused since the last call, even in scripts that continued after it."""
-        log = self.every.client.acl_log()
-        self.every.client.acl_log_reset()
+        log = [entry for client in self._clients for entry in client.acl_log()]
+        for client in self._clients:
+            client.acl_log_reset()
         return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
+
+    @property
+    def _clients(self) -> list[Redis]:
+        is_cluster = isinstance(self.server, LocalCluster)
+        return [node.client for node in self.server.nodes] if is_cluster else [self.every.client]
 
     def close(self) -> None:
         for apis in (self.every, *self._apis.values()):
