@@ -93,6 +93,30 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            pass\n",
     ): ("tests/integration/store/nodes/test_replaced_server.py",),
     at(
+        "the pool of the cache itself is used",
+        "store/nodes/pools/cache_pool.py",
+        "factory.get_connection_pool(",
+        "factory.get_or_create_connection_pool(",
+    ): ("tests/unit/store/test_cache_pool.py",),
+    at(
+        "a pool that makes its own connections is copied",
+        "store/nodes/pools/cache_pool.py",
+        '        _check(type(pool), _OF_POOL, library="redis")\n',
+        "",
+    ): ("tests/unit/store/test_cache_pool.py",),
+    at(
+        "a refused certificate is taken for a lost reply",
+        "store/nodes/connections.py",
+        "else _greet if is_tls else None,",
+        "else None,",
+    ): ("tests/integration/store/nodes/test_tls.py",),
+    at(
+        "a long move of a slot is a fault",
+        "store/nodes/route.py",
+        "redirects = redirects + 1 if redirect else 0",
+        "redirects += redirect is not None",
+    ): ("tests/integration/store/nodes/test_moving_slot.py",),
+    at(
         "a Redis error ends the service loop",
         "processes/service.py",
         '            return self._on_failure("%s waits for Redis: %s", error)\n',

@@ -106,7 +106,8 @@ class Route:
         redirects = 0
         while True:
             redirect = self.topology.follow(error, self._slot, node)
-            redirects += redirect is not None
+            # In a row: a slot that is moving may send each try to another server for as long as the move takes.
+            redirects = redirects + 1 if redirect else 0
             if node is not None and isinstance(error, UNREACHABLE):
                 node.record(reached=False)
             if redirects > _MOST_REDIRECTS or redirect is None and not self._wait(error, until):
