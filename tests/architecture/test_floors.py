@@ -62,6 +62,15 @@ def test_there_are_at_most_eleven_floors() -> None:
     assert floors["exhaustive"] and len(floors["layers"]) <= FLOORS
 
 
+def test_ci_tests_the_lowest_versions_that_the_package_accepts() -> None:
+    accepted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lines = (ROOT / "tests/constraints-lowest.txt").read_text().splitlines()
+    tested = {name.split("==")[0]: name.split("==")[1] for name in lines if not name.startswith("#")}
+    # As many numbers as the requirement has.
+    lowest = {name: version for name, version in (each.split(">=") for each in accepted) if name in tested}
+    assert lowest and all(f"{tested[name]}.".startswith(f"{lowest[name]}.") for name in tested)
+
+
 def test_no_modules_import_one_another_in_a_circle() -> None:
     graph = grimp.build_graph("django_delayq", exclude_type_checking_imports=True)
     modules = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
