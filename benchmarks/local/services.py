@@ -19,10 +19,17 @@ MANAGE = (sys.executable, "-m", "django")
 @contextmanager
 def project(settings: str) -> Iterator[Path]:
     """Start a server, set up Django with a module of settings, and yield the file in which tasks record their runs."""
-    with LocalRedisServer() as server, tempfile.TemporaryDirectory() as folder:
+    with LocalRedisServer() as server, project_on(server.url, settings) as path:
+        yield path
+
+
+@contextmanager
+def project_on(url: str, settings: str) -> Iterator[Path]:
+    """Do as `project()`, on a server that runs already."""
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "record")
         path.touch()
-        os.environ |= {"BENCH_URL": server.url, "BENCH_RECORD": str(path), "PYTHONPATH": str(ROOT)}
+        os.environ |= {"BENCH_URL": url, "BENCH_RECORD": str(path), "PYTHONPATH": str(ROOT)}
         os.environ["DJANGO_SETTINGS_MODULE"] = settings
         django.setup()
         yield path

@@ -112,7 +112,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/nodes/test_tls.py",),
     at(
         "a long move of a slot is a fault",
-        "store/nodes/route.py",
+        "store/routing/route.py",
         "redirects = redirects + 1 if redirect else 0",
         "redirects += redirect is not None",
     ): ("tests/integration/store/nodes/test_moving_slot.py",),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from django_delayq.testing.local_redis import LocalRedisServer, free_port
 from tests.servers.certificates import Certificates
@@ -117,9 +118,9 @@ class SentinelGroup:
         """Return the port of a server or a Sentinel that clients use."""
         return self._ports[server]
 
-    def master(self) -> LocalRedisServer:
-        """Return the master, as the first Sentinel says."""
-        _, port = self.ask("GET-MASTER-ADDR-BY-NAME", SERVICE)
+    def master(self, *, of: int = 0) -> LocalRedisServer:
+        """Return the master, as a Sentinel says: the first one, or the one of that number."""
+        _, port = self.ask("GET-MASTER-ADDR-BY-NAME", SERVICE, sentinel=of)
         return next(server for server in self.servers if self.port_of(server) == int(port))
 
     def ask(self, *command: Any, sentinel: int = 0) -> Any:
@@ -142,12 +143,30 @@ class SentinelGroup:
         """Wait until the Sentinels know each other and as many replicas as there are, all connected."""
         self._until(lambda: all(map(self._is_ready, range(len(self.sentinels)))), "the Sentinels know all servers")
 
-    def fail_over(self) -> LocalRedisServer:
-        """Make the Sentinels promote a replica, and return it once they name it."""
-        before = self.master()
-        self.ask("FAILOVER", SERVICE)
-        self._until(lambda: self.master() is not before, "another master is named")
-        return self.master()
+    def wait_until_replicated(self) -> None:
+        """Wait until all other servers follow the master."""
+        self._until(lambda: self._following() == len(self.servers) - 1, "all replicas follow the master")
+
+    def fail_over(self, *, by: int = 0) -> LocalRedisServer:
+        """Make a Sentinel promote a replica, and return it once the Sentinel names it."""
+        before = self.master(of=by)
+        self._until(lambda: self._accepts_failover(by), "the Sentinels know a replica that can be promoted")
+        self._until(lambda: self.master(of=by) is not before, "another master is named")
+        return self.master(of=by)
+
+    def _accepts_failover(self, sentinel: int) -> bool:
+        try:
+            self.ask("FAILOVER", SERVICE, sentinel=sentinel)
+        except ResponseError:
+            return False
+        return True
+
+    def _following(self) -> int:
+        """Return the number of replicas that have the data of the master."""
+        with self.client(self.master()) as client:
+            found = client.info("replication")
+            replicas = [found[name] for name in found if name.startswith("slave") and name[5:].isdigit()]
+            return sum(each["state"] == "online" for each in replicas)
 
     def _is_ready(self, index: int) -> bool:
         found = self.ask("MASTER", SERVICE, sentinel=index)

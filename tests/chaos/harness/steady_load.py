@@ -78,8 +78,14 @@ class SteadyLoad:
             except Exception as fault:
                 self.unexpected_errors.append(fault)
 
-    def check(self, processes: Processes, commands: Sequence[Command]) -> None:
-        """Check, after all jobs have ended: none is lost, early, run although refused, or repeated within its lease."""
+    def check(
+        self, processes: Processes, commands: Sequence[Command], *, forgotten: Sequence[tuple[float, float]] = ()
+    ) -> None:
+        """Check, after all jobs have ended: none is lost, early, run although refused, or repeated within its lease.
+
+        `forgotten` are periods, in seconds since the epoch, whose last steps a new primary may not know: jobs that
+        began in them may be repeated.
+        """
         expired = {job for command in commands for job in _EXPIRED_LEASE.findall(command.output)}
         runs = processes.runs()
         ran = Counter(run["id"] for run in runs)
@@ -88,6 +94,7 @@ class SteadyLoad:
         assert self.accepted.keys() - ran.keys() == set(), "lost"
         assert self.refused.keys() & ran.keys() == set(), "refused, but ran"
         assert ran.keys() - self.accepted.keys() - self.doubtful.keys() == set(), "never enqueued"
+        expired |= {run["id"] for run in runs for begin, end in forgotten if begin <= run["at"] <= end}
         assert {job for job, count in ran.items() if count > 1} <= expired, "repeated"
         sent = self.accepted | self.doubtful
         assert [run for run in runs if run["at"] < sent[run["id"]]] == [], "early"

@@ -1,5 +1,6 @@
 """Cluster: three masters and their replicas. A fault of one node delays the jobs of its own shards."""
 
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -11,22 +12,27 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.slots import hash_tag, slot_of
 from tests.chaos.harness.steady_load import SteadyLoad
 from tests.sample_app import tasks
-from tests.servers.local_cluster import LocalCluster
+from tests.servers.local_cluster import ClusterNode, LocalCluster
 from tests.subprocesses import Command, Processes, until
 
 SHARDS = 6
 
 
-@pytest.fixture
+#: Data survive a kill of the server.
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+
+
+@pytest.fixture(scope="module")
 def cluster(server_program: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(server=server_program) as started:
+    with LocalCluster(server=server_program, options=DURABLE) as started:
         yield started
 
 
 @pytest.fixture
-def commands(processes: Processes, cluster: LocalCluster) -> list[Command]:
+def commands(processes: Processes, cluster: LocalCluster, request: pytest.FixtureRequest) -> list[Command]:
     """A dispatcher and two workers."""
-    processes.configure(REDIS=cluster.url, SHARDS=SHARDS, LEASE=3)
+    cluster.wait_until_ready()
+    processes.configure(REDIS=cluster.url, SHARDS=SHARDS, PREFIX=request.node.name, LEASE=3)
     return [processes.dispatcher(), processes.worker(), processes.worker()]
 
 
@@ -38,24 +44,63 @@ def finish(load: SteadyLoad, processes: Processes, commands: list[Command]) -> N
     assert not any(command.failures for command in commands)
 
 
+def master_of(cluster: LocalCluster, shard: int) -> ClusterNode:
+    return cluster.master_of(slot_of(hash_tag(shard)))
+
+
 def test_jobs_of_a_killed_master_wait_for_its_replica(
     processes: Processes, cluster: LocalCluster, commands: list[Command]
 ) -> None:
+    victim = master_of(cluster, 1)
     with SteadyLoad() as load:
-        load.until_accepted(100)
-        victim = cluster.master_of(slot_of(hash_tag(1)))
+        load.until_accepted(50)
+        began = time.time()
         victim.server.kill()
-        until(lambda: cluster.master_of(slot_of(hash_tag(1))) is not victim, what="a promoted replica")
-        load.until_accepted(200)
+        until(lambda: master_of(cluster, 1) is not victim, what="a promoted replica")
+        # Its shards accept jobs again, so that no error of the first tries counts.
+        keyed = tasks.record.using(key=key_of_shard(1)).enqueue()
+        load.accepted[keyed.id] = 0.0
+        load.until_accepted(50)
+        promoted = time.time()
+    victim.server.restart()
+    processes.until_empty()
+    load.check(processes, commands, forgotten=[(began - 1, promoted)])
+    assert [command.end() for command in commands] == [0, 0, 0]
+
+
+def test_a_failover_on_request_delays_no_job_for_long(
+    processes: Processes, cluster: LocalCluster, commands: list[Command]
+) -> None:
+    before = master_of(cluster, 1)
+    [replica] = cluster.replicas_of(before)
+    with SteadyLoad() as load:
+        load.until_accepted(50)
+        replica.ask("CLUSTER", "FAILOVER")
+        until(lambda: master_of(cluster, 1) is replica, what="the promoted replica")
+        load.until_accepted(100)
+    assert load.errors == []
+    finish(load, processes, commands)
+
+
+def test_jobs_survive_a_restart_of_the_whole_cluster(
+    processes: Processes, cluster: LocalCluster, commands: list[Command]
+) -> None:
+    with SteadyLoad() as load:
+        load.until_accepted(50)
+        for node in cluster.nodes:
+            node.server.kill()
+        load.until_error()
+        for node in cluster.nodes:
+            node.server.start()
+        load.until_accepted(50)
     finish(load, processes, commands)
 
 
 def test_only_jobs_without_a_key_go_around_a_master_that_is_down(processes: Processes, server_program: Path) -> None:
-    durable = {"appendonly": "yes", "appendfsync": "always"}
-    with LocalCluster(server=server_program, replicas=0, options=durable) as cluster:
+    with LocalCluster(server=server_program, replicas=0, options=DURABLE) as cluster:
         processes.configure(REDIS=cluster.url, SHARDS=SHARDS, LEASE=3, ROUTE_AROUND=True, ENQUEUE_TIMEOUT=1)
         commands = [processes.dispatcher(), processes.worker()]
-        victim = cluster.master_of(slot_of(hash_tag(1)))
+        victim = master_of(cluster, 1)
         with SteadyLoad() as load:
             load.until_accepted(50)
             victim.server.kill()
@@ -85,7 +130,8 @@ def test_slots_are_moved_under_load(processes: Processes, cluster: LocalCluster,
         for shard in range(SHARDS):
             load.until_accepted(20)
             slot = slot_of(hash_tag(shard))
-            target = next(node for node in cluster.nodes[:3] if node is not cluster.master_of(slot))
+            masters = {master_of(cluster, each) for each in range(SHARDS)}
+            target = (masters - {cluster.master_of(slot)}).pop()
             cluster.move_slot(slot, target)
         load.until_accepted(50)
     assert load.errors == []
