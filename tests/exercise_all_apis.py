@@ -86,7 +86,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     apis.shard.send_on_notification()
     assert one_without_replicas(apis)
     apis.store.check_shards()
-    apis.store.check_server()
+    apis.store.check_servers()
     _look_and_tell(apis)
 
     apis.add(key="waits", delay=HOUR)
@@ -122,9 +122,9 @@ def _serve_tenants(apis: ShardApis) -> None:
     workers = apis.operations.workers
     assert workers.pause_tenant("fair", "acme", by="ann")
     queries = apis.store.tenants(apis.shard.index)
-    assert [state.name for batch in queries.paused("fair") for state in batch] == ["acme"]
+    assert [state.name for state in apis.shard.read(queries.read_paused("fair"))] == ["acme"]
     assert workers.resume_tenant("fair", "acme")
-    assert sorted(state.waiting for state in queries.iter("fair")) == [1, 2]
+    assert sorted(state.waiting for state in apis.shard.read(queries.read_batch("fair", b""))[0]) == [1, 2]
 
 
 def _limit(apis: ShardApis) -> None:

@@ -57,7 +57,9 @@ class ShardApis:
             config=self.config,
             signer=self.store.signer,
             cipher=self.store.cipher,
-            route=kind(self.store.topology, slot_of(hash_tag(self.shard.index)), for_producers=False),
+            route=kind(
+                self.store.topology, slot_of(hash_tag(self.shard.index)), shard=self.shard.index, for_producers=False
+            ),
             clock=self.clock,
         )
 

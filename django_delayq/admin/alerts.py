@@ -97,10 +97,12 @@ def _queues(page: PageContext) -> Iterator[Alert]:
 
 
 def _server(page: PageContext) -> Iterator[Alert]:
-    server, link = page.snapshot.server, _link_to_processes(page)
-    if server and server.policy and server.policy != "noeviction":
-        text = _("Redis may delete jobs when its memory is full: its maxmemory-policy is %s, not noeviction.")
-        yield Alert(text=text % server.policy, severe=True, **link)
+    servers, link = page.snapshot.servers, _link_to_processes(page)
+    for address, server in servers.items():
+        if server.policy and server.policy != "noeviction":
+            text = _("Redis may delete jobs when its memory is full: its maxmemory-policy is %s, not noeviction.")
+            place = f"{printable(address)}: " if len(servers) > 1 else ""
+            yield Alert(text=place + text % server.policy, severe=True, **link)
     if page.skewed:
         text = _("The clocks of Redis and this server differ by %s, and so do moments that this server computes.")
         yield Alert(text=text % duration_text(page.skew_us), **link)

@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.filters import Cursor, Filter
 from django_delayq.admin.page import PageContext
 from django_delayq.job.job import State
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.queries.job_pages import JobPage, JobRow
-from django_delayq.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class JobListPage:
 
 
 def read(page: PageContext, job_list: JobList, job_filter: Filter, *, collect_matches: bool = False) -> JobListPage:
-    """Read one page, or collect all matches of one scan; one round trip per shard."""
+    """Read one page, or collect all matches of one scan, of the shards that answer; one round trip."""
     if job_filter.within:
         job_filter = job_filter.with_absolute_times(page.now_us, ahead=job_list.ahead)
     descending = job_list.newest_first != job_filter.reversed
@@ -127,7 +127,7 @@ def read(page: PageContext, job_list: JobList, job_filter: Filter, *, collect_ma
 
     match = collect if collect_matches else filter_match
     scan = _scan_shards(
-        page.store,
+        page,
         job_list,
         queues=job_list.queues(page, job_filter.queue),
         cursor=cursor,
@@ -176,8 +176,13 @@ def iter_batches(
     cursor: Cursor | None = None,
     before: bool = False,
 ) -> Iterator[tuple[int, JobPage]]:
-    """Yield the rest of the list after a row of a shard, in batches, each with its shard; one shard after the other."""
-    for number in range(shard, page.store.config.shards):
+    """Yield the rest of the list after a row of a shard, in batches, each with its shard; one shard after the other.
+
+    Shards whose server does not answer are left out.
+    """
+    for number in page.answering:
+        if number < shard:
+            continue
         batches = page.store.lookup(number).batches(
             job_list.state,
             queues=job_list.queues(page, job_filter.queue),
@@ -192,14 +197,14 @@ def iter_batches(
 
 
 def _scan_shards(
-    store: Store, job_list: JobList, *, cursor: Cursor | None, before: bool, count: int, **options: Any
+    page: PageContext, job_list: JobList, *, cursor: Cursor | None, before: bool, count: int, **options: Any
 ) -> JobPage:
     """Return the page of all shards together."""
-    batches = [
-        store.lookup(shard).page(job_list.state, cursor=cursor, before=before, count=count, **options)
-        for shard in range(store.config.shards)
-        if options["queues"] or not job_list.by_queue
-    ]
+
+    def of_shard(shard: int) -> Reading[JobPage]:
+        return page.store.lookup(shard).read_page(job_list.state, cursor=cursor, before=before, count=count, **options)
+
+    batches = list(page.reads.read(of_shard).values()) if options["queues"] or not job_list.by_queue else []
     rows = sorted((row for batch in batches for row in batch.rows), key=lambda row: row.cursor)
     ends = [batch.end for batch in batches if batch.end is not None]
     # Beyond the nearest place where a shard stopped, that shard may have rows that it did not return.

@@ -17,6 +17,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext_lazy
 
 from django_delayq.admin.permissions import allowed
 from django_delayq.admin.timezone import LOCAL, UTC_NAME, zone_of
@@ -24,8 +25,10 @@ from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config, on_config_dropped, separate_aliases
 from django_delayq.display.text import escaped, printable
+from django_delayq.store.queries.shard_reads import MissingServer, ShardReads
 from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
+from django_delayq.templatetags.delayq import grouped
 
 #: Seconds that one call to Redis may take, so that a page responds within three even if Redis is silent.
 _TIMEOUT = 2.0
@@ -34,6 +37,23 @@ _SKEW_US = SECOND_US
 #: Control characters, lone surrogates (they have no bytes in UTF-8), and characters that change the reading direction,
 #: hide text, or break lines. U+200C to U+200F are allowed, since some languages need them.
 _RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
+
+
+_MISSING_HERE = ngettext_lazy(
+    "%(server)s does not answer: the shard that it has (%(shards)s) is missing in all lists and counts.",
+    "%(server)s does not answer: the %(count)s shards that it has (%(shards)s) are missing in all lists and counts.",
+    "n",
+)
+_LEFT_ALONE = ngettext_lazy(
+    "%(server)s does not answer: jobs of the shard that it has (%(shards)s) were left alone.",
+    "%(server)s does not answer: jobs of the %(count)s shards that it has (%(shards)s) were left alone.",
+    "n",
+)
+_REPEAT = ngettext_lazy(
+    "%(server)s does not answer: do this again when it is back, for the jobs of its shard (%(shards)s).",
+    "%(server)s does not answer: do this again when it is back, for the jobs of its %(count)s shards (%(shards)s).",
+    "n",
+)
 
 
 @cache
@@ -51,6 +71,12 @@ def _close_store() -> None:
 
 on_config_dropped.append(_close_store)
 os.register_at_fork(after_in_child=admin_store.cache_clear)
+
+
+def _missing_text(text: Any, server: MissingServer) -> str:
+    """Return a sentence about a server that does not answer, and its shards."""
+    facts = {"server": printable(server.server), "shards": ", ".join(map(str, server.shards))}
+    return str(text % {"n": len(server.shards), "count": grouped(len(server.shards)), **facts})
 
 
 class PageResponse(TemplateResponse):
@@ -98,17 +124,36 @@ class PageContext:
         return replace(self, fragment=True)
 
     @cached_property
+    def reads(self) -> ShardReads:
+        """What reads all shards side by side; a server that does not answer is asked once."""
+        return self.store.reads(partial=True)
+
+    @cached_property
     def snapshot(self) -> Snapshot:
-        """Counts, queues and processes of all shards; one round trip per shard."""
+        """Counts, queues and processes of all shards that answer; one round trip."""
         return self.load_snapshot()
 
     def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Read the snapshot with stats of tasks or facts about the server; call it before `snapshot` is read."""
-        before = time_ns()
-        snapshot = self.store.snapshot(tasks=tasks, facts=facts)
+        snapshot = self.store.snapshot(tasks=tasks, facts=facts, reads=self.reads)
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__.update(snapshot=snapshot, server_us=(before + time_ns()) // 2_000)
+        self.__dict__.update(snapshot=snapshot, server_us=time_ns() // 1_000)
         return snapshot
+
+    @property
+    def answering(self) -> list[int]:
+        """The shards whose servers answered to the snapshot, and since."""
+        # Read first: it asks all of them.
+        return self.reads.answering if self.snapshot else []
+
+    @property
+    def missing(self) -> list[str]:
+        """A sentence for each server that did not answer: what it has is not on the page."""
+        return [_missing_text(_MISSING_HERE, each) for each in self.reads.missing]
+
+    def left_alone(self, *, again: bool = False) -> list[str]:
+        """Return the same about an action, which left alone what these servers have; `again`: repeat it later."""
+        return [_missing_text(_REPEAT if again else _LEFT_ALONE, each) for each in self.reads.missing]
 
     @cached_property
     def alive(self) -> list[Process]:
@@ -126,13 +171,13 @@ class PageContext:
 
     @property
     def skew_us(self) -> int:
-        """µs that Redis's clock is ahead of this host's; as inexact as a round trip is long."""
-        return self.now_us - self.server_us
+        """µs that Redis's clock is ahead of this host's; of several servers the one that differs most."""
+        return self.snapshot.ahead_us
 
     @property
     def skewed(self) -> bool:
         """Whether the clocks differ too much for due times that hosts compute."""
-        return abs(self.skew_us) > _SKEW_US
+        return abs(self.skew_us) - self.snapshot.within_us > _SKEW_US
 
     @cached_property
     def server_us(self) -> int:

@@ -7,6 +7,7 @@ part of it; the next page continues there.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
@@ -17,8 +18,10 @@ from django_delayq import runtime
 from django_delayq.admin.filters import SIZES, from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
+from django_delayq.store.schedules.schedules import ScheduleBatch
 from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 from django_delayq.task import registry
 
@@ -102,16 +105,23 @@ class SchedulePage:
 
 
 def read(page: PageContext, wanted: ListRequest) -> SchedulePage:
-    """Read one page: two round trips, and one more if the filter names one schedule; with more shards a few more."""
+    """Read one page: two round trips, and one more if the filter names one schedule.
+
+    With several shards that are filled unevenly a few more.
+    """
     start, shards = wanted.position, page.store.config.shards
     size = runtime.current().bounds.scanned_rows // 2 if wanted.filter.is_set else _BATCH
+    ahead = _first_batches(page, start, size)
     # By their ids: a batch may repeat one.
     found, damaged, shard, cursor = dict[bytes, StoredSchedule](), 0, start.shard, start.cursor
     # Most entries of a table may be deleted, so that a batch is empty.
     for _ in range(shards + 1):
         if shard >= shards or len(found) >= size:
             break
-        batch = page.store.schedules(shard).scan_batch(cursor, count=size - len(found))
+        if shard not in page.answering:
+            shard, cursor = shard + 1, 0
+            continue
+        batch = ahead.pop(shard, None) or page.store.schedules(shard).scan_batch(cursor, count=size - len(found))
         found |= {each.id: each for each in batch.schedules}
         damaged += batch.damaged
         shard, cursor = (shard, batch.next_cursor) if batch.next_cursor is not None else (shard + 1, 0)
@@ -140,10 +150,21 @@ def read(page: PageContext, wanted: ListRequest) -> SchedulePage:
     )
 
 
+def _first_batches(page: PageContext, start: Position, size: int) -> dict[int, ScheduleBatch]:
+    """Return the first batch of each shard that a page probably needs, by shard: they have about equal shares."""
+    shards = page.store.config.shards
+    number = ceil(size * shards / max(1, page.snapshot.schedules))
+
+    def of_shard(shard: int) -> Reading[ScheduleBatch]:
+        return page.store.schedules(shard).read_batch(start.cursor if shard == start.shard else 0, count=size)
+
+    return page.reads.read(of_shard, range(start.shard, min(shards, start.shard + number)))
+
+
 def _find(page: PageContext, wanted: ScheduleFilter) -> list[StoredSchedule]:
     """Return the schedules whose name is the prefix, of the tasks that this process knows by the filter's text."""
     tasks = {wanted.task.removeprefix("="), *(name for name in registry.names() if names_match(name, wanted.task))}
-    found = page.store.find_schedules(tasks, wanted.prefix)
+    found = page.store.find_schedules(tasks, wanted.prefix, reads=page.reads)
     return sorted((each for each in found if wanted.matches(each, now_us=page.now_us)), key=attrgetter("sort_key"))
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +14,7 @@ from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.logs import logger
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.operations.batch import MAX_BATCH, BatchJob, Effect
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.operations.spread import Spread
@@ -46,6 +48,8 @@ class Jobs:
     filter: JobFilter
     #: Ids of the jobs and their shards; None for all jobs.
     ids: Sequence[tuple[bytes, int]] | None = None
+    #: The shards that are looked at; None for all.
+    shards: Sequence[int] | None = None
 
     def __iter__(self) -> Iterator[JobHandle]:
         """Iterate over handles, queue by queue in the order of their places. One round trip for up to 250 jobs."""
@@ -61,7 +65,7 @@ class Jobs:
         """Return how many jobs match now. O(log n) a queue for a filter by queue alone, else all are read."""
         if self.ids is not None:
             return sum(len(batch.rows) for _, batch in self._named(self.states))
-        return sum(self._count(state, shard) for state in self.states for shard in self._shards())
+        return sum(sum(self._counts(state).values()) for state in self.states)
 
     def cancel(self, *, on_progress: OnProgress | None = None) -> int:
         """Cancel the jobs that wait; the result of those that keep one is that they were cancelled."""
@@ -116,7 +120,7 @@ class Jobs:
         end_us = self._store.now_us() + 1
         left = Counter[int]()
         if length_us and self.ids is None:
-            left.update({shard: self._count(State.DEAD, shard, to_us=end_us) for shard in self._shards()})
+            left.update(self._counts(State.DEAD, to_us=end_us))
         elif length_us:
             for shard, batch in self._named(states):
                 left[shard] += len(batch.rows)
@@ -144,8 +148,8 @@ class Jobs:
     def _store(self) -> Store:
         return get_store(self.backend)
 
-    def _shards(self) -> range:
-        return range(self._store.config.shards)
+    def _shards(self) -> Sequence[int]:
+        return range(self._store.config.shards) if self.shards is None else self.shards
 
     def _only(self, possible: Sequence[State], method: str, what: str) -> list[State]:
         """Return the states that a method can change. Raises ValueError if there is none."""
@@ -184,8 +188,8 @@ class Jobs:
             yield from self._named(states, *more, lambda row: to_us is None or row.moment_us < to_us)
             return
         for state in states:
-            for shard in self._shards():
-                options = self._options(state, shard, *more)
+            found = self._store.reads().read(partial(self._read_options, state, more), self._shards())
+            for shard, options in found.items():
                 if options is None:
                     continue
                 if to_us is not None:
@@ -203,12 +207,12 @@ class Jobs:
                 rows = [row for row in found if row.state in states and (match is None or match(row))]
                 yield shard, JobPage(rank=0, total=len(raw_ids), rows=rows, scanned=len(found), end=None)
 
-    def _options(self, state: State, shard: int, *more: Match) -> dict[str, Any] | None:
-        """Return the options with which a place is read; None if it has no matching job."""
+    def _read_options(self, state: State, more: Sequence[Match], shard: int) -> Reading[dict[str, Any] | None]:
+        """Return the reading of the options with which a place is read; None if it has no matching job."""
         wanted, queues, to_us = self.filter, list[str](), None
         if state in _WAITING:
-            known = self._store.dashboard(shard).snapshot().queues
-            queues = [name for name in known if wanted.queue in ("", name)]
+            snapshot = yield from self._store.dashboard(shard).read_snapshot()
+            queues = [name for name in snapshot.queues if wanted.queue in ("", name)]
             if not queues:
                 return None
             wanted = replace(wanted, queue="")
@@ -219,16 +223,23 @@ class Jobs:
             to_us, wanted = wanted.due_before_us, replace(wanted, due_before_us=None)
         return {"queues": queues, "to_us": to_us, "match": wanted.match(*more)}
 
-    def _count(self, state: State, shard: int, *, to_us: int | None = None) -> int:
-        options = self._options(state, shard)
+    def _counts(self, state: State, *, to_us: int | None = None) -> dict[int, int]:
+        """Return how many jobs match in each shard; all shards are read side by side."""
+        return self._store.reads().read(partial(self._read_count, state, to_us), self._shards())
+
+    def _read_count(self, state: State, to_us: int | None, shard: int) -> Reading[int]:
+        options = yield from self._read_options(state, (), shard)
         if options is None:
             return 0
         if to_us is not None:
             options["to_us"] = to_us
         lookup = self._store.lookup(shard)
         if options["match"] is None:
-            return lookup.page(state, count=1, **options).total
-        return sum(len(batch.rows) for batch in lookup.batches(state, **options))
+            page = yield from lookup.read_page(state, count=1, **options)
+            return page.total
+        numbers: list[int] = []
+        yield from lookup.read_pages(state, lambda batch: numbers.append(len(batch.rows)), **options)
+        return sum(numbers)
 
 
 def jobs(

@@ -1,8 +1,9 @@
 """Queues: pause, resume and count the queues of a store, and find their jobs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Any, TypedDict
 
@@ -12,8 +13,9 @@ from django_delayq.control.jobs import Jobs, jobs, until_us
 from django_delayq.control.tenants import Tenant, TenantCounts, iter_tenants
 from django_delayq.exceptions import InvalidMoment, UnknownQueue
 from django_delayq.job.job import State
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.operations.worker_control import WorkerControl
-from django_delayq.store.queries.job_filter import JobFilter
+from django_delayq.store.queries.job_pages import JobPage
 from django_delayq.store.queries.snapshot import Pause, QueueState
 from django_delayq.store.store import Store, get_store
 
@@ -66,7 +68,7 @@ class Queue:
 
     @property
     def paused(self) -> Pause | None:
-        """Who paused it, when and until when; None if it is not paused. One round trip a shard."""
+        """Who paused it, when and until when; None if it is not paused. One round trip."""
         return self._store.snapshot().queues.get(self.name, QueueState()).paused
 
     def counts(self) -> Counts:
@@ -154,8 +156,8 @@ def queues(*, backend: str | None = None) -> Iterator[Queue]:
 
 def counts(names: Sequence[str], *, backend: str | None = None) -> dict[str, Counts]:
     """Return the jobs of several queues by state; running and failed jobs are read once for all of them."""
-    snapshot = get_store(backend).snapshot()
-    found: dict[str, Counts] = {}
+    store, found = get_store(backend), dict[str, Counts]()
+    snapshot = store.snapshot()
     for name in names:
         state = snapshot.queues.get(name, QueueState())
         oldest = state.oldest_ready_us
@@ -167,10 +169,19 @@ def counts(names: Sequence[str], *, backend: str | None = None) -> dict[str, Cou
             parked=state.parked,
             oldest=None if oldest is None else moment(oldest),
         )
-    for row in Jobs(backend=backend, states=(State.CLAIMED, State.DEAD), filter=JobFilter()).rows():
-        if row.queue in found:
-            found[row.queue]["running" if row.state is State.CLAIMED else "failed"] += 1
+
+    def take(page: JobPage) -> None:
+        for row in page.rows:
+            if row.queue in found:
+                found[row.queue]["running" if row.state is State.CLAIMED else "failed"] += 1
+
+    for kept in (State.CLAIMED, State.DEAD):
+        store.reads().read(partial(_read_all, store, kept, take))
     return found
+
+
+def _read_all(store: Store, state: State, take: Callable[[JobPage], None], shard: int) -> Reading[None]:
+    return store.lookup(shard).read_pages(state, take)
 
 
 def _workers(store: Store) -> Iterator[WorkerControl]:

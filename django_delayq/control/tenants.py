@@ -1,12 +1,15 @@
 """Tenants: count, pause, resume and cancel the jobs of one tenant in one queue."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TypedDict
 
 from django_delayq.clock import moment
 from django_delayq.control.jobs import OnProgress
+from django_delayq.store.client.reading import Reading
+from django_delayq.store.digests import tenant_digest
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.queries.snapshot import Pause
 from django_delayq.store.queries.tenants import TenantState
@@ -33,15 +36,13 @@ class Tenant:
     backend: str | None = None
 
     def counts(self) -> TenantCounts:
-        """Return how many of its jobs wait, and since when the next one has been due. A round trip a shard."""
-        states = [self._store.tenants(shard).find(self.queue, self.name) for shard in self._shards()]
-        return counts(states)
+        """Return how many of its jobs wait, and since when the next one has been due. One round trip."""
+        return counts(self._states())
 
     @property
     def paused(self) -> Pause | None:
-        """Who paused it, and when; None if it is not paused."""
-        states = (self._store.tenants(shard).find(self.queue, self.name) for shard in self._shards())
-        return next((state.paused for state in states if state.paused), None)
+        """Who paused it, and when; None if it is not paused. One round trip."""
+        return next((state.paused for state in self._states() if state.paused), None)
 
     def pause(self, *, by: str = "code") -> bool:
         """Stop claims of its jobs from this queue until `resume()`; running ones continue.
@@ -82,6 +83,11 @@ class Tenant:
     def _store(self) -> Store:
         return get_store(self.backend)
 
+    def _states(self) -> list[TenantState]:
+        """Return what each shard has of it."""
+        store, digest = self._store, tenant_digest(self.name)
+        return [*store.reads().read(lambda shard: store.tenants(shard).read_tenant(self.queue, digest)).values()]
+
     def _shards(self) -> range:
         return range(self._store.config.shards)
 
@@ -101,13 +107,23 @@ def iter_tenants(queue: str, backend: str | None) -> Iterator[tuple[Tenant, Tena
     store = get_store(backend)
     # A pause is in every shard, and the jobs of a tenant in one; after a change of SHARDS in several.
     paused: dict[str, TenantState] = {}
-    for shard in range(store.config.shards):
-        for states in store.tenants(shard).paused(queue):
-            paused |= {state.name: state for state in states if state.name is not None}
-    for shard in range(store.config.shards):
-        for state in store.tenants(shard).iter(queue):
-            if state.name is not None:
-                paused.pop(state.name, None)
-                yield Tenant(state.name, queue, backend), counts([state])
+    for states in store.reads().read(lambda shard: store.tenants(shard).read_paused(queue)).values():
+        paused |= {state.name: state for state in states if state.name is not None}
+    # A step of all shards at a time: there may be very many tenants.
+    after = dict.fromkeys(range(store.config.shards), b"")
+    while after:
+        batches = store.reads().read(partial(_read_batch, store, queue, after), after)
+        for batch, _ in batches.values():
+            for state in batch:
+                if state.name is not None:
+                    paused.pop(state.name, None)
+                    yield Tenant(state.name, queue, backend), counts([state])
+        after = {shard: following for shard, (_, following) in batches.items() if following is not None}
     for name, state in paused.items():
         yield Tenant(name, queue, backend), counts([state])
+
+
+def _read_batch(
+    store: Store, queue: str, after: Mapping[int, bytes], shard: int
+) -> Reading[tuple[list[TenantState], bytes | None]]:
+    return store.tenants(shard).read_batch(queue, after[shard])

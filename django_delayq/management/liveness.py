@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.promotion import Promotion
+from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.store.store import Store
 
@@ -25,13 +27,17 @@ class Liveness:
 
 
 def check_liveness(store: Store) -> Liveness:
-    """Return what is late by more than 5 s and two sweeps. Three round trips a shard. Raises `StoreError`."""
-    late_us = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us)
-    snapshot = store.snapshot(facts=True)
+    """Return what is late by more than 5 s and two sweeps, and which servers do not answer. Two round trips.
+
+    Raises `StoreError` if none answers.
+    """
+    late_us, reads = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us), store.reads(partial=True)
+    snapshot = store.snapshot(facts=True, reads=reads)
     return Liveness(
         faults=[
+            *map(str, reads.missing),
             *_no_process(store, snapshot),
-            *_dispatch(store, snapshot, late_us),
+            *_dispatch(store, snapshot, reads, late_us),
             *_unserved(store, snapshot, late_us),
         ],
         warnings=[
@@ -46,13 +52,16 @@ def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
         yield "No dispatcher and no worker is running: start run_dispatcher and run_worker."
 
 
-def _dispatch(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
-    for shard in store.shards:
-        place, now_us = f" in {shard.label}" if store.config.shards > 1 else "", snapshot.now_us
-        promoted_us = Promotion(shard).read_next_promotion()
+def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int) -> Iterator[str]:
+    def of_shard(shard: int) -> Reading[tuple[int | None, int | None]]:
+        promoted_us = yield from Promotion(store.shards[shard]).next_promotion()
+        planting_us = yield from store.schedules(shard).read_next_planting()
+        return promoted_us, planting_us
+
+    for shard, (promoted_us, planting_us) in reads.read(of_shard).items():
+        place, now_us = f" in {store.shards[shard].label}" if store.config.shards > 1 else "", snapshot.now_us
         if promoted_us is not None and now_us - promoted_us > late_us:
             yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher."
-        planting_us = store.schedules(shard.index).next_planting_us()
         if planting_us is not None and now_us - planting_us > late_us:
             late = _seconds(now_us - planting_us)
             yield f"A recurring schedule{place} has had no new job for {late}: start run_dispatcher."

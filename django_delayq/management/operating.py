@@ -26,6 +26,7 @@ from django_delayq.job.ids import from_text
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.queries.job_filter import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.store import Store, get_store
 
 #: Exit codes. Django's own are 1 for errors, and argparse's is 2 for wrong options.
@@ -287,6 +288,18 @@ def job_facts(row: JobRow, store: Store, *, now_us: int) -> dict[str, Any]:
         "message": error.message,
         "worker": row.worker,
     }
+
+
+def missing_facts(reads: ShardReads) -> list[dict[str, Any]]:
+    """Return the servers that did not answer as JSON has them."""
+    return [{"server": each.server, "shards": list(each.shards), "error": str(each.error)} for each in reads.missing]
+
+
+def missing_line(facts: Mapping[str, Any]) -> str:
+    """Return one of `missing_facts()` as a sentence."""
+    numbers = ", ".join(map(str, facts["shards"]))
+    shards = f"its shards {numbers}" if len(facts["shards"]) > 1 else f"its shard {numbers}"
+    return f"INCOMPLETE: {facts['server']} does not answer, so the jobs of {shards} are missing here. {facts['error']}"
 
 
 def progress_bar(fraction: float, *, width: int) -> str:

@@ -4,7 +4,7 @@ For use before a deploy, with the code that is to be deployed. It runs nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -81,13 +81,13 @@ def _misfit(job: Job) -> Reason | None:
     return None
 
 
-def judge_schedules(store: Store, *, repair: bool) -> SchedulesJudgement:
-    """Return what is wrong with the stored recurring schedules, and with those that this code declares. O(n).
+def judge_schedules(store: Store, shards: Sequence[Shard], *, repair: bool) -> SchedulesJudgement:
+    """Return what is wrong with the recurring schedules of these shards, and with those that this code declares. O(n).
 
     With `repair`, those that were set at run time and have an older key are stored again.
     """
     judgement, reasons, outdated = SchedulesJudgement(), dict[bytes, str](), set[bytes]()
-    for shard in store.shards:
+    for shard in shards:
         schedules = store.schedules(shard.index)
         for batch in schedules.batches(count=BATCH):
             older = [each for each in batch.schedules if _is_outdated(shard, each)]

@@ -71,16 +71,23 @@ def read_settings(backend: str | None = None) -> Config:
 
 
 def open_store(backend: str | None = None, *, force_shards: bool = False) -> Store:
-    """Return the Store of DELAYQ, or of an alias, after checks of the server's version, policy and shards.
+    """Return the Store of DELAYQ, or of an alias, after checks of every server's version and policy, and of the shards.
 
     The rules of LIMITS apply from then on. Raises CommandError for faults that persist. If Redis is away, or refuses
-    the password (it may be changing just now), the services wait for it.
+    the password (it may be changing just now), the services wait for it. If only some of several servers are away, the
+    log names them, and the services of their shards wait.
     """
     try:
         store = get_store(backend)
-        warning = store.check_server()
-        store.check_shards(force=force_shards)
-        store.store_limits()
+        check = store.check_servers()
+        for refusal in check.fatal():
+            raise ImproperlyConfigured(refusal)
+        for warning in check.at_start():
+            logger.warning(warning)
+        # The first shard, which has their number, may be one of those that are away.
+        with contextlib.suppress(StoreUnavailable):
+            store.check_shards(force=force_shards)
+        store.store_limits(check.shards)
     except (ImproperlyConfigured, StoreError) as error:
         if isinstance(error, StoreUnavailable | StoreAuthError):
             if isinstance(error, StoreAuthError):
@@ -93,8 +100,6 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> Sto
                 )
             return store
         raise CommandError(str(error)) from error
-    if warning:
-        logger.warning(warning)
     return store
 
 

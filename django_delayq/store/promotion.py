@@ -9,9 +9,10 @@ from django_delayq.job.body.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue, encode_queue
-from django_delayq.store.nodes.resp import Part
+from django_delayq.store.nodes.resp import Part, encode
 from django_delayq.store.records import ClaimRecord, worker_of
 from django_delayq.store.shard import Shard
 
@@ -177,8 +178,12 @@ class Promotion:
 
         It is sent in one write with those of other shards, a few milliseconds later.
         """
-        stored = self._shard.execute_with_others("GET", self._shard.keys("next_promotion"))
-        return int(stored) if stored and stored.isdigit() else None
+        return _moment(self._shard.execute_with_others("GET", self._shard.keys("next_promotion")))
+
+    def next_promotion(self) -> Reading[int | None]:
+        """Return the reading of what `read_next_promotion()` returns."""
+        [stored] = yield [encode("GET", self._shard.keys("next_promotion"))]
+        return _moment(stored)
 
     def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         """Yield expired leases in batches whose bodies have at most 8 MiB together; a larger body is alone."""
@@ -251,3 +256,7 @@ class Promotion:
             claimed_us=claim.claimed_us,
             worker=worker_name.decode(errors="replace") if worker_name else worker_of(lease).hex(),
         )
+
+
+def _moment(stored: bytes | None) -> int | None:
+    return int(stored) if stored and stored.isdigit() else None

@@ -11,11 +11,13 @@ from django_delayq.conf.config import Config
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
+from django_delayq.store.client.reading import ReadCall, Reading, packed, run_alone
 from django_delayq.store.client.replication import Replication
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.nodes.errors import with_store_errors
+from django_delayq.store.nodes.node import Node
 from django_delayq.store.nodes.resp import Part, encode
 from django_delayq.store.routing.route import Route
 
@@ -94,16 +96,25 @@ class Shard:
         """Return the result of a job as a script keeps it: encrypted if encryption is on. b"" is none, and stays so."""
         return self.cipher.seal(raw_id, RESULT, result) if result else b""
 
-    def read_all(self, calls: Sequence[ScriptCall]) -> list[Any]:
+    def read(self, reading: Reading[T]) -> T:
+        """Return what a reading of this shard reads. Raises `StoreError`s."""
+        return run_alone(reading, self.read_all)
+
+    def read_all(self, calls: Sequence[ReadCall]) -> list[Any]:
         """Return the replies of calls that only read, in one round trip, not atomically. Raises `StoreError`s."""
 
         def read() -> list[Any]:
             try:
-                return self.route.read_all([call.packed for call in calls])
+                return self.route.read_all([packed(call) for call in calls])
             except NoScriptError:
-                return [call.result() for call in calls]
+                return [
+                    call.result() if isinstance(call, ScriptCall) else self.route.read_all([call])[0] for call in calls
+                ]
 
-        return self._with_store_errors(read) if calls else []
+        scripts = {call.script for call in calls if isinstance(call, ScriptCall)}
+        # Steps have calls of one script.
+        source_line = scripts.pop().source_line if len(scripts) == 1 else None
+        return self._with_store_errors(read, source_line=source_line) if calls else []
 
     # Commands use the connections of the scripts, not the client's pool: after a failover a connection there may still
     # lead to the old server.
@@ -123,11 +134,12 @@ class Shard:
 
         They must be safe to repeat.
         """
-        packed = [encode(*parts) for parts in commands]
-        return self._with_store_errors(lambda: self.route.read_all(packed)) if packed else []
+        encoded = [encode(*parts) for parts in commands]
+        return self._with_store_errors(lambda: self.route.read_all(encoded)) if encoded else []
 
-    def _with_store_errors(self, run: Callable[[], T]) -> T:
-        return with_store_errors(run, user=self.route.topology.connections.user)
+    def _with_store_errors(self, run: Callable[[], T], *, source_line: Callable[[str], str] | None = None) -> T:
+        user = self.route.topology.connections.user
+        return with_store_errors(run, place=self.route.place, user=user, source_line=source_line)
 
     def now_us(self, time: Sequence[bytes]) -> int:
         """Return the µs since the epoch of a reply to TIME; with a clock of a test, the time of that clock."""
@@ -173,6 +185,11 @@ class Shard:
             call_timeout=config.enqueue_timeout,
             key=self.keys("replicated"),
         )
+
+    @property
+    def node(self) -> Node:
+        """The server that has the shard, as far as this process knows. Raises `StoreError`s."""
+        return self._with_store_errors(lambda: self.route.node)
 
     @property
     def client(self) -> Any:

@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 
-from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import cached_property
 
 from django_delayq import runtime
@@ -18,12 +17,11 @@ from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue
-from django_delayq.store.nodes.errors import with_store_errors
-from django_delayq.store.nodes.server_info import ServerInfo
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
 from django_delayq.store.queries.lookup import Lookup
+from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
 from django_delayq.store.records import DeclaredBy
@@ -32,6 +30,7 @@ from django_delayq.store.routing.topologies import make_topology
 from django_delayq.store.routing.topology import Topology
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
+from django_delayq.store.servers.server_check import ServerCheck, check_servers
 from django_delayq.store.shard import Shard
 from django_delayq.store.slots import hash_tag, slot_of
 
@@ -79,7 +78,7 @@ class Store:
             config=self.config,
             signer=self.signer,
             cipher=self.cipher,
-            route=Route(self.topology, slot_of(hash_tag(index)), for_producers=for_producers),
+            route=Route(self.topology, slot_of(hash_tag(index)), shard=index, for_producers=for_producers),
             clock=self._clock,
         )
 
@@ -138,14 +137,16 @@ class Store:
         id, shard = from_text_id(text_id) or (b"", self.config.shards)
         return self.schedules(shard).find([id])[0] if shard < self.config.shards else None
 
-    def find_schedules(self, tasks: Iterable[str], name: str) -> list[StoredSchedule]:
-        """Return the schedules of these tasks that have a name. One round trip for each shard they may be in."""
+    def find_schedules(
+        self, tasks: Iterable[str], name: str, *, reads: ShardReads | None = None
+    ) -> list[StoredSchedule]:
+        """Return the schedules of these tasks that have a name. One round trip."""
         by_shard: dict[int, list[bytes]] = {}
         for task in tasks:
             id = schedule_id(task, name)
             by_shard.setdefault(shard_of(id, self.config.shards), []).append(id)
-        found = [each for shard, ids in by_shard.items() for each in self.schedules(shard).find(ids)]
-        return [each for each in found if each is not None]
+        found = (reads or self.reads()).read(lambda shard: self.schedules(shard).read_found(by_shard[shard]), by_shard)
+        return [each for schedules in found.values() for each in schedules if each is not None]
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""
@@ -155,13 +156,20 @@ class Store:
         """Return the API that reads limits and paused tasks."""
         return LimitQueries(self._producer_shards[shard])
 
-    def limit_states(self, tasks: Sequence[str] = ()) -> tuple[dict[str, LimitState], dict[str, int]]:
+    def reads(self, *, partial: bool = False) -> ShardReads:
+        """Return what reads all shards side by side; with `partial` without those whose servers do not answer."""
+        return ShardReads(self._producer_shards, partial=partial)
+
+    def limit_states(
+        self, tasks: Sequence[str] = (), *, reads: ShardReads | None = None
+    ) -> tuple[dict[str, LimitState], dict[str, int]]:
         """Return the state of each limit of LIMITS, and how many jobs wait for each of these paused tasks.
 
-        One round trip a shard; none if there is nothing to ask for.
+        One round trip; none if there is nothing to ask for.
         """
-        names, shards = list(self.config.tasks.limits), range(self.config.shards)
-        found = [self.limits(shard).find_all(names, tasks) for shard in shards] if names or tasks else []
+        names, reads = list(self.config.tasks.limits), reads or self.reads()
+        parts = reads.read(lambda shard: self.limits(shard).read_all(names, tasks)) if names or tasks else {}
+        found = list(parts.values())
         return (
             {name: combined_limits([limits[at] for limits, _ in found]) for at, name in enumerate(names)},
             {task: sum(waiting[at] for _, waiting in found) for at, task in enumerate(tasks)},
@@ -173,41 +181,34 @@ class Store:
             self._dashboards[shard] = DashboardQueries(self._producer_shards[shard])
         return self._dashboards[shard]
 
-    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
-        """Return the counts, queues and processes of all shards together. One round trip a shard."""
-        shards = range(self.config.shards)
-        return combined([self.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
+    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, reads: ShardReads | None = None) -> Snapshot:
+        """Return the counts, queues and processes of all shards together. One round trip."""
+        reads = reads or self.reads()
+        found = reads.read(lambda shard: self.dashboard(shard).read_snapshot(tasks=tasks, facts=facts))
+        return combined([each.measured(*reads.times_us[shard]) for shard, each in found.items()])
 
     def now_us(self) -> int:
-        """Return the time of Redis (µs since the epoch). One round trip."""
-        return self.dashboard(0).snapshot().now_us
+        """Return the time of Redis (µs since the epoch), of any server that answers. One round trip."""
+        return self.snapshot(reads=self.reads(partial=True)).now_us
 
-    def check_server(self) -> str:
-        """Check the version and the eviction policy of every server. Return a warning, or "".
+    def check_servers(self, *, with_settings: bool = False) -> ServerCheck:
+        """Look at every server at the same time: the masters of a cluster, or the only server. Two round trips.
 
-        Raises ImproperlyConfigured below Redis 6.2, and for a policy that may evict jobs.
+        With `with_settings`, also at those of its settings that this user may read. Raises a `StoreError` if none
+        answers.
         """
-        warning = ""
-        for server in self.servers():
-            for refusal in server.fatal():
-                raise ImproperlyConfigured(refusal)
-            if not server.policy:
-                warning = next(server.warnings())
-        return warning
-
-    def servers(self, *, with_config: bool = False) -> list[ServerInfo]:
-        """Return the facts about every server that has shards. Two round trips a server, four with its settings."""
-        nodes = with_store_errors(self.topology.nodes, user=self.topology.connections.user)
-        return [ServerInfo.fetch(node, with_config=with_config) for node in nodes]
+        slots = {index: slot_of(hash_tag(index)) for index in range(self.config.shards)}
+        replicas = self.config.wait_replicas
+        return check_servers(self.topology, slots, wait_replicas=replicas, with_settings=with_settings)
 
     def check_shards_once(self) -> None:
         """Run `check_shards()` at the first call. Otherwise a unique key could be held in two shards."""
         if not self._shards_checked:
             self.check_shards()
 
-    def store_limits(self) -> None:
-        """Store the rules of LIMITS in each shard: they apply from now on. One round trip a shard."""
-        for shard in range(self.config.shards):
+    def store_limits(self, shards: Iterable[int] | None = None) -> None:
+        """Store the rules of LIMITS in these shards, or in all: they apply from now on. One round trip a shard."""
+        for shard in range(self.config.shards) if shards is None else shards:
             self.operations(shard).limits.set_limits(self.config.tasks.limits.items())
 
     def known_shards(self) -> int:

@@ -13,6 +13,7 @@ WORKER, DISPATCHER = "worker/worker.py", "dispatcher/dispatcher.py"
 ENCRYPTION_UNIT = "tests/unit/job/security/test_encryption.py"
 ENCRYPTION = "tests/integration/security/test_encryption.py"
 ENDED_JOBS = "tests/integration/security/test_ended_jobs.py"
+LOST_MASTER = "tests/admin/nodes/test_lost_master.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
@@ -83,8 +84,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a lost reply is taken for a missing job",
         "store/nodes/errors.py",
-        'f"Redis did not answer: {message}", maybe_accepted=not was_not_run(error)',
-        'f"Redis did not answer: {message}", maybe_accepted=False',
+        'f"Redis did not answer{at}: {message}", maybe_accepted=not was_not_run(error)',
+        'f"Redis did not answer{at}: {message}", maybe_accepted=False',
     ): (NETWORK, "tests/integration/store/nodes/test_connection.py"),
     at(
         "connections to a demoted primary are kept",
@@ -162,7 +163,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/enqueue/test_enqueue.py", "tests/chaos/redis/test_memory_full.py"),
     at(
         "a process starts on a server that evicts keys",
-        "store/nodes/server_info.py",
+        "store/servers/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
     ): ("tests/integration/commands/test_eviction.py",),
@@ -343,7 +344,43 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "expired jobs are read from any server that the pool connects to",
         "store/shard.py",
-        "lambda: self.route.read_all(packed)",
+        "lambda: self.route.read_all(encoded)",
         "lambda: [self.client.execute_command(*command) for command in commands]",
     ): ("tests/integration/store/nodes/test_replaced_server.py",),
+    at(
+        "servers are read one after the other",
+        "store/client/at_once.py",
+        "if len(functions) < 2:",
+        "if True:",
+    ): ("tests/unit/store/test_at_once.py",),
+    at(
+        "a server that does not answer takes the page with it",
+        "store/queries/shard_reads.py",
+        "            elif self._partial:\n",
+        "            elif False:\n",
+    ): (LOST_MASTER,),
+    at(
+        "code counts the jobs of those servers that answer",
+        "store/store.py",
+        "ShardReads(self._producer_shards, partial=partial)",
+        "ShardReads(self._producer_shards, partial=True)",
+    ): (LOST_MASTER,),
+    at(
+        "each page waits for a silent server",
+        "store/queries/shard_reads.py",
+        "node.record(reached=not isinstance(error, UNREACHABLE))",
+        "pass",
+    ): ("tests/admin/nodes/test_losing.py",),
+    at(
+        "an action is tried on a server that does not answer",
+        "admin/actions/run.py",
+        "    if shard not in page.answering:\n",
+        "    if False:\n",
+    ): (LOST_MASTER,),
+    at(
+        "only the first server is checked",
+        "store/servers/server_check.py",
+        "for server, info in self.answering:\n            if",
+        "for server, info in self.answering[:1]:\n            if",
+    ): ("tests/unit/store/test_server_check.py",),
 }

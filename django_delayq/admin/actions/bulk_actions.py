@@ -26,6 +26,8 @@ class ActionResult(StrEnum):
     KEY_HELD = "key_held"
     UNREADABLE = "unreadable"
     RESHARDED = "resharded"
+    #: The server of its shard does not answer.
+    UNREACHABLE = "unreachable"
 
 
 _RESULTS: dict[type[Exception], ActionResult] = {

@@ -29,6 +29,11 @@ _UNCHANGED_TEXTS = {
         "%(count)s could not be: SHARDS changed since their keys were taken; enqueue them again, or set SHARDS back",
         "n",
     ),
+    ActionResult.UNREACHABLE: ngettext_lazy(
+        "%(count)s could not be: its Redis server does not answer",
+        "%(count)s could not be: their Redis server does not answer",
+        "n",
+    ),
 }
 
 

@@ -49,7 +49,7 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
             return
     action_request.finished = True
     if "spread_us" in parameters:
-        for shard in range(page.store.config.shards):
+        for shard in page.answering:
             page.store.operations(shard).dead_letters.end_spread(_spread(action_request, shard, begun=True))
 
 
@@ -59,6 +59,8 @@ def _apply(
     # A selected row may name any shard, also one that does not exist.
     if not targets or shard >= page.store.config.shards:
         return [ActionResult.SKIPPED] * len(targets)
+    if shard not in page.answering:
+        return [ActionResult.UNREACHABLE] * len(targets)
     if "spread_us" in parameters:
         # The counts travel in the form, so that a later request knows what is left.
         counts, key = action_request.shard_counts, str(shard)
@@ -110,7 +112,9 @@ def _batches(page: PageContext, action_request: ActionRequest) -> Iterator[_Batc
 
 def _batches_of_tenant(page: PageContext, action_request: ActionRequest, most: int) -> Iterator[_Batch]:
     """Yield the waiting jobs of a tenant in the batches in which Redis lists them."""
-    for shard in range(action_request.shard, page.store.config.shards):
+    for shard in page.answering:
+        if shard < action_request.shard:
+            continue
         _score, after = action_request.cursor or (0, b"")
         tenants = page.store.tenants(shard)
         for ids, last in tenants.ids(action_request.filter.queue, action_request.tenant, after=after, most=most):

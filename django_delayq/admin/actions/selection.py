@@ -18,7 +18,9 @@ from django_delayq.admin.job_lists import FAILED, READY
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
+from django_delayq.store.digests import tenant_digest
 from django_delayq.store.queries.job_pages import JobPage, JobRow
+from django_delayq.store.queries.tenants import TenantState
 
 #: Rows shown on the confirm page.
 SAMPLE = 5
@@ -58,14 +60,20 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
 def _count_tenant(page: PageContext, action_request: ActionRequest) -> None:
     """Count the waiting jobs of a tenant: Redis counts without a scan."""
     queue, tenant = action_request.filter.queue, action_request.tenant
-    for shard in range(page.store.config.shards):
+    for shard, state in _tenant_states(page, action_request).items():
         tenants = page.store.tenants(shard)
-        action_request.count += tenants.find(queue, tenant).waiting
+        action_request.count += state.waiting
         ids = (raw_id for batch, _ in tenants.ids(queue, tenant, most=SAMPLE) for raw_id in batch)
         for raw_id in islice(ids, SAMPLE - len(action_request.sample)):
             if found := find(page, Target(raw_id, shard, 0)):
                 _add_to_sample(page, action_request, [found])
     action_request.counted = True
+
+
+def _tenant_states(page: PageContext, action_request: ActionRequest) -> dict[int, TenantState]:
+    """Return the state of the request's tenant in each shard that answers."""
+    queue, digest = action_request.filter.queue, tenant_digest(action_request.tenant)
+    return page.reads.read(lambda shard: page.store.tenants(shard).read_tenant(queue, digest))
 
 
 def matching(page: PageContext, action_request: ActionRequest, *, before: bool) -> Iterator[tuple[int, JobPage]]:
@@ -87,8 +95,7 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
     Looks for up to half a second, so it may miss some.
     """
     if action_request.tenant:
-        queue, shards = action_request.filter.queue, range(page.store.config.shards)
-        return any(page.store.tenants(shard).find(queue, action_request.tenant).waiting for shard in shards)
+        return any(state.waiting for state in _tenant_states(page, action_request).values())
     until, job_list = monotonic() + runtime.current().bounds.more_seconds, action_request.job_list
     match = action_request.current_filter.match(page.config.redact, by_queue=not job_list.by_queue)
 
@@ -109,8 +116,8 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
 
 
 def find(page: PageContext, target: Target) -> JobRow | None:
-    """Return the job of a selected row as it is now; None if it is gone or its shard does not exist."""
-    if target.shard >= page.store.config.shards:
+    """Return the job of a selected row as it is now; None if it is gone, or if its shard does not exist or answer."""
+    if target.shard not in page.answering:
         return None
     found = page.store.lookup(target.shard).find(target.raw_id)
     return None if found.ended else found

@@ -16,6 +16,7 @@ from django_delayq.admin.actions.messages import parameters_text
 from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
+from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.operations.operations import Operations
 from django_delayq.task import registry
 
@@ -166,17 +167,28 @@ def show(page: PageContext) -> HttpResponse:
         ).render()
     by, changed, display_name = page.request.user.get_username(), False, subject.display_name
     try:
-        for shard in range(page.store.config.shards):
-            changed |= bool(toggle.apply(page.store.operations(shard), subject.value, by, form.cleaned_data))
+        for shard in page.answering:
+            changed |= _apply(page, toggle, shard, subject.value, by, form.cleaned_data)
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:
             audit_log.record(page.request, name, _done(toggle, display_name, form), object_id=display_name)
-    if changed:
-        messages.success(page.request, _done(toggle, display_name, form, page.timezone) + ".")
-    else:
-        messages.warning(page.request, toggle.unchanged_text % display_name + ".")
+    sentence = _done(toggle, display_name, form, page.timezone) if changed else toggle.unchanged_text % display_name
+    level = messages.SUCCESS if changed and not page.missing else messages.WARNING
+    messages.add_message(page.request, level, " ".join([f"{sentence}.", *page.left_alone(again=True)]))
     return HttpResponseRedirect(subject.url)
+
+
+def _apply(page: PageContext, toggle: Toggle, shard: int, value: Any, by: str, parameters: Mapping[str, Any]) -> bool:
+    """Apply the toggle in one shard, unless its server turns out not to answer; returns whether anything changed."""
+    if shard not in page.answering:
+        return False
+    try:
+        return bool(toggle.apply(page.store.operations(shard), value, by, parameters))
+    except StoreUnavailable as error:
+        # Raises if no other server is left.
+        page.reads.leave_out(shard, error)
+        return False
 
 
 def _done(toggle: Toggle, display_name: str, form: ActionForm, zone: tzinfo = UTC) -> str:

@@ -66,12 +66,13 @@ def _prepare(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     if not action_request.counted:
         return _progress(page, action_request)
     if not action_request.count:
-        return _back(page, action_request, messages.WARNING, _("No such job is left. Nothing was done."))
+        text = " ".join([_("No such job is left. Nothing was done."), *page.left_alone()])
+        return _back(page, action_request, messages.WARNING, text)
     initial: dict[str, str] = {}
     if action_request.action.name == "edit":
         initial = _current_arguments(page, action_request)
         if not initial:
-            text = _("Its arguments cannot be read, so they cannot be edited.")
+            text = " ".join([_("Its arguments cannot be read, so they cannot be edited."), *page.left_alone()])
             return _back(page, action_request, messages.WARNING, text)
     return _confirm(page, action_request, _form(page, action_request, initial=initial))
 
@@ -119,7 +120,8 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
             session.keep_unfinished(page.request, action_request)
     if not action_request.finished:
         return _progress(page, action_request)
-    level = messages.SUCCESS if set(action_request.results) <= {ActionResult.DONE} else messages.WARNING
+    is_whole = set(action_request.results) <= {ActionResult.DONE} and not (page.missing and not action_request.rows)
+    level = messages.SUCCESS if is_whole else messages.WARNING
     parts = (
         result_text(action_request.action, action_request.results),
         parameters_text(action_request.parameters, page.timezone),
@@ -159,6 +161,8 @@ def _remarks(page: PageContext, action_request: ActionRequest) -> Iterator[str]:
     queue = action_request.parameters.get("queue", "")
     if queue and action_request.results.get(ActionResult.DONE) and not page.workers_of(queue):
         yield _("No worker takes jobs from queue %s now.") % printable(queue)
+    if not action_request.rows:
+        yield from page.left_alone()
     # A Redis that fails now must not hide the result of the action.
     with suppress(StoreError):
         if not action_request.rows and selection.more_match(page, action_request):

@@ -38,14 +38,14 @@ _DEFAULT = "day"
 
 
 def chart(page: PageContext) -> Chart:
-    """Return the chart of the span that the query string names; a round trip a shard, O(log n) a bar."""
+    """Return the chart of the span that the query string names; one round trip, O(log n) a bar."""
     chosen = page.request.GET.get("due", "")
     name = chosen if chosen in SPANS else _DEFAULT
     span, waiting = SPANS[name], page.snapshot.total
     edges = list(_edges(page, span))
-    shards = [page.store.dashboard(shard) for shard in range(page.store.config.shards)]
-    histograms = [shard.due_histogram(edges, queues=list(page.snapshot.queues)) for shard in shards]
-    counts = [sum(bars) for bars in zip(*histograms, strict=True)]
+    queues = list(page.snapshot.queues)
+    histograms = page.reads.read(lambda shard: page.store.dashboard(shard).read_due_histogram(edges, queues=queues))
+    counts = [sum(bars) for bars in zip(*histograms.values(), strict=True)]
     due = sum(counts)
     numbers = {"due": grouped(due), "later": grouped(max(0, waiting.scheduled - waiting.overdue - due))}
     texts = [_text(page, edge, span) for edge in edges]

@@ -45,6 +45,7 @@ def _objects(page: PageContext, job_list: JobList, job_filter: Filter, *, reveal
         for _shard, batch in iter_batches(page, job_list, job_filter, match=match):
             for row in batch.rows:
                 yield _object(page, row, reveal=reveal)
+        yield from ({"incomplete": text} for text in page.missing)
     except StoreError as error:
         # Too late for another status: the last line of the file says that it is incomplete.
         yield {"incomplete": str(error)}

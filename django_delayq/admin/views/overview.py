@@ -39,7 +39,7 @@ class Tile:
 
 
 def show(page: PageContext) -> PageResponse:
-    """Return the page; three round trips a shard."""
+    """Return the page; three round trips."""
     now = page.load_snapshot(facts=True)
     finished, *times = last_hour.charts(now.series(ALL_JOBS), now.now_us, page.timezone)
     newest = read(page, FAILED, Filter(count=_LOOKED)).rows if now.dead else []
@@ -87,16 +87,20 @@ def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
 
 
 def _facts(page: PageContext) -> list[str]:
-    server = page.snapshot.server
+    servers = list(page.snapshot.servers.values())
     prefix = _("prefix %s") % page.store.config.prefix
-    if server is None:
+    if not servers:
         return [prefix]
-    memory = filesizeformat(server.used_memory)
-    if server.maxmemory:
-        memory = _("%(used)s of %(all)s") % {"used": memory, "all": filesizeformat(server.maxmemory)}
+    used = sum(server.used_memory for server in servers)
+    memory = filesizeformat(used)
+    if all(server.maxmemory for server in servers):
+        most = sum(server.maxmemory for server in servers)
+        memory = _("%(used)s of %(all)s") % {"used": memory, "all": filesizeformat(most)}
+    policies = ", ".join(sorted({server.policy for server in servers} - {""}))
     facts = [
-        f"{server.kind.title()} {server.version}" if server.version else "",
-        _("policy %s") % server.policy + (" ✓" if server.policy == "noeviction" else "") if server.policy else "",
-        _("memory %s") % memory if server.used_memory else "",
+        _("%s servers") % grouped(len(servers)) if len(servers) > 1 else "",
+        ", ".join(sorted({f"{server.kind.title()} {server.version}" for server in servers if server.version})),
+        _("policy %s") % policies + (" ✓" if policies == "noeviction" else "") if policies else "",
+        _("memory %s") % memory if used else "",
     ]
     return [*filter(None, facts), prefix]

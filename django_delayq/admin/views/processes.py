@@ -54,7 +54,7 @@ class ProcessRow:
 
 
 def show(page: PageContext) -> PageResponse:
-    """Return the page; one round trip a shard."""
+    """Return the page; one round trip."""
     now = page.snapshot
     alive = {(each.shard, each.code) for each in page.alive}
     found = [

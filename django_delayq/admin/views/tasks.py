@@ -72,7 +72,7 @@ class TaskRow:
 
 
 def show(page: PageContext) -> PageResponse:
-    """Return the page; three round trips a shard."""
+    """Return the page; three round trips."""
     known = {task.name: task for task in map(registry.find, registry.names()) if task is not None}
     now = page.load_snapshot(tasks=list(known))
     unregistered = {

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -15,6 +15,8 @@ from django_delayq.management.liveness import check_liveness
 from django_delayq.management.preflight import SchedulesJudgement, judge_jobs, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.servers.server_check import CheckedServer
+from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store, get_store
 
 #: Code of an inconsistency -> what it counts, and what --repair does with it.
@@ -103,33 +105,45 @@ def _liveness_sentences(report: dict[str, Any]) -> Iterator[str]:
         yield "Alive: due jobs are promoted, planted and claimed."
 
 
+def _server_sentence(server: dict[str, Any], *, several: bool) -> str:
+    shards = f" with {len(server['shards'])} shards and {server['replicas']} replicas" if several else ""
+    return (
+        f"{server['kind'].capitalize()} {server['version']} at {server['place']}{shards}; on disk: "
+        f"{server['persistence']}; eviction: {server['maxmemory_policy'] or 'unknown'}; clock "
+        f"{server['clock_ahead_us'] / 1_000:+.1f} ms (+/- {server['clock_within_us'] / 1_000:.1f}) from this host's."
+    )
+
+
 def _findings(report: dict[str, Any]) -> Iterator[str]:
     yield from (f"WRONG: {fault}" for fault in report["faults"])
     yield from (f"Warning: {warning}" for warning in report["warnings"])
 
 
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
-    server = store.servers(with_config=True)[0]
-    faults = [*server.fatal(), *server.errors()]
+    servers = store.check_servers(with_settings=True)
+    faults = [*servers.fatal(), *servers.errors()]
+    # The rest has no server now, which is one of the faults.
+    shards = [store.shards[index] for index in servers.shards]
     drift: _Groups = {}
     left = 0
     # One repair can uncover the next inconsistency.
     for number in range(_WALKS if repair else 1):
-        left = _walk(store, drift, repair=repair, counts_kept=number == 0)
+        left = _walk(shards, drift, repair=repair, counts_kept=number == 0)
         if not left:
             break
     # A key of a wrong type would stop the rest too, and only --repair deletes it.
     readable = repair or "MISTYPED" not in drift
-    if readable and (known := store.known_shards()) not in (0, store.config.shards):
+    if readable and 0 in servers.shards and (known := store.known_shards()) not in (0, store.config.shards):
         faults.append(
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
             f"jobs in the other shards are neither checked here nor run."
         )
-    schedules = judge_schedules(store, repair=repair) if readable else SchedulesJudgement()
+    schedules = judge_schedules(store, shards, repair=repair) if readable else SchedulesJudgement()
     faults += schedules.faults
     jobs, misfits, overdue = 0, _Groups(), Counter[str]()
-    for shard in store.shards if readable else ():
-        for each in judge_jobs(shard, now_us=estimated_us(shard.clock) + server.ahead_us):
+    ahead_us = {index: info.ahead_us for server, info in servers.answering for index in server.shards}
+    for shard in shards if readable else ():
+        for each in judge_jobs(shard, now_us=estimated_us(shard.clock) + ahead_us[shard.index]):
             jobs += 1
             if each.reason is not None:
                 _add(misfits, each.reason, each.id)
@@ -140,23 +154,34 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         for (ending, task), group in sorted(misfits.items(), key=lambda item: -item[1]["count"])
     ]
     return {
-        "server": {
-            "place": store.config.redis.display_url,
-            "kind": server.kind,
-            "version": server.version,
-            "persistence": server.persistence,
-            "maxmemory_policy": server.policy,
-            "clock_ahead_us": server.ahead_us,
-            "clock_within_us": server.within_us,
-        },
+        "servers": [_server(server) for server in servers.servers],
         "faults": faults,
-        "warnings": [*server.warnings(), *schedules.warnings, *_about_overdue(overdue)],
+        "warnings": [*servers.warnings(), *schedules.warnings, *_about_overdue(overdue)],
+        "unchecked": list(servers.unchecked()),
         "drift": {code: {"means": _DRIFT[code][0], **group} for code, group in drift.items()},
         "repaired": repair and not left,
         "waiting": jobs if readable else None,
         "overdue": dict(overdue) if readable else None,
         "will_not_run": incompatible,
         "wrong": bool(faults or incompatible or left or not _KEPT.isdisjoint(drift)),
+    }
+
+
+def _server(server: CheckedServer) -> dict[str, Any]:
+    known: dict[str, Any] = {"place": server.address, "shards": list(server.shards)}
+    if (info := server.info) is None:
+        return {**known, "error": str(server.error)}
+    return {
+        **known,
+        "error": None,
+        "kind": info.kind,
+        "version": info.version,
+        "persistence": info.persistence,
+        "maxmemory_policy": info.policy,
+        "clock_ahead_us": info.ahead_us,
+        "clock_within_us": info.within_us,
+        "replicas": info.replicas,
+        "settings": info.settings,
     }
 
 
@@ -169,10 +194,10 @@ def _about_overdue(by_queue: Counter[str]) -> Iterator[str]:
         )
 
 
-def _walk(store: Store, drift: _Groups, *, repair: bool, counts_kept: bool) -> int:
-    """Add the inconsistencies of all shards to `drift`, by code; return how many a repair corrects."""
+def _walk(shards: Sequence[Shard], drift: _Groups, *, repair: bool, counts_kept: bool) -> int:
+    """Add the inconsistencies of these shards to `drift`, by code; return how many a repair corrects."""
     found = 0
-    for shard in store.shards:
+    for shard in shards:
         for each in ConsistencyCheck(shard).walk(repair=repair):
             found += each.code not in _KEPT
             if counts_kept or each.code not in _KEPT:
@@ -188,12 +213,11 @@ def _add(groups: _Groups, key: Any, example: str) -> None:
 
 
 def _sentences(report: dict[str, Any]) -> Iterator[str]:
-    server = report["server"]
-    yield (
-        f"{server['kind'].capitalize()} {server['version']} at {server['place']}; on disk: {server['persistence']}; "
-        f"eviction: {server['maxmemory_policy'] or 'unknown'}; clock {server['clock_ahead_us'] / 1_000:+.1f} ms "
-        f"(+/- {server['clock_within_us'] / 1_000:.1f}) from this host's."
-    )
+    several = len(report["servers"]) > 1
+    for server in report["servers"]:
+        if server["error"] is None:
+            yield _server_sentence(server, several=several)
+    yield from report["unchecked"]
     yield from _findings(report)
     for code, kind in report["drift"].items():
         repair = _DRIFT[code][1]

@@ -1,14 +1,27 @@
 """manage.py delayq_jobs: list the jobs that match a filter, or show all that is known of some."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser, no_translations
 
+from django_delayq.control.jobs import Jobs
 from django_delayq.display.text import printable
 from django_delayq.management.job_details import detail_facts, detail_lines, find_job
-from django_delayq.management.operating import NOT_FOUND, WRONG_OPTIONS, JobsCommand, job_facts, to_seconds
+from django_delayq.management.operating import (
+    FAILED,
+    NOT_FOUND,
+    WRONG_OPTIONS,
+    JobsCommand,
+    job_facts,
+    missing_facts,
+    missing_line,
+    to_seconds,
+)
+from django_delayq.store.store import Store
 
 
 class Command(JobsCommand):
@@ -33,11 +46,22 @@ class Command(JobsCommand):
         if options["limit"] < 0:
             text = f"--limit must be 0 (all) or more, got {options['limit']}"
             raise CommandError(text, returncode=WRONG_OPTIONS)
+        reads = store.reads(partial=True)
+        now_us = store.snapshot(reads=reads).now_us
+        found, missing = replace(found, shards=reads.answering), missing_facts(reads)
         if options["count"]:
             number = found.count()
-            self.print_result(options, f"{number:,}", matched=number)
-            return
-        rows, shown, now_us = found.rows(), 0, store.now_us()
+            self.print_result(options, f"{number:,}", matched=number, missing=missing)
+        else:
+            self._list(options, store, found, now_us, missing)
+        if missing:
+            raise CommandError("\n".join(map(missing_line, missing)), returncode=FAILED)
+
+    def _list(
+        self, options: dict[str, Any], store: Store, found: Jobs, now_us: int, missing: Sequence[dict[str, Any]]
+    ) -> None:
+        """Print the jobs that match; in JSON the last objects say what is missing."""
+        rows, shown = found.rows(), 0
         for row in islice(rows, options["limit"] or None):
             facts = job_facts(row, store, now_us=now_us)
             if options["json"]:
@@ -46,6 +70,9 @@ class Command(JobsCommand):
                 self.stdout.write(printable(_line(facts)))
             shown += 1
         if options["json"]:
+            for each in missing:
+                self.stdout.write(("[" if not shown else ",") + json.dumps({"missing": each}))
+                shown += 1
             self.stdout.write("]" if shown else "[]")
         elif shown and shown == options["limit"] and next(rows, None) is not None:
             self.stderr.write(f"The first {shown:,}; --limit 0 lists all, --count counts them.")

@@ -13,19 +13,25 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.control.jobs import jobs
 from django_delayq.display.limits import with_declared_values
+from django_delayq.job.job import State
 from django_delayq.management.operating import (
+    FAILED,
     WRONG_OPTIONS,
     OperatingCommand,
     iso,
+    missing_facts,
+    missing_line,
     progress_bar,
     span,
     to_seconds,
 )
 from django_delayq.management.tenant_list import read_tenants, tenant_lines
 from django_delayq.metrics import ALL_JOBS, Stats, queue_dimension
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.lookup import Lookup
+from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
 from django_delayq.templatetags.delayq import duration_text
@@ -74,14 +80,17 @@ class Command(OperatingCommand):
         is_screen = every is not None and not options["json"] and self.stdout.isatty()
         try:
             while True:
-                self._show(store, options, is_screen=is_screen)
+                is_incomplete = self._show(store, options, is_screen=is_screen)
                 if every is None:
+                    if is_incomplete:
+                        raise SystemExit(FAILED)
                     return
                 time.sleep(every.total_seconds())
         except KeyboardInterrupt:
             self.stdout.write("")
 
-    def _show(self, store: Store, options: dict[str, Any], *, is_screen: bool) -> None:
+    def _show(self, store: Store, options: dict[str, Any], *, is_screen: bool) -> bool:
+        """Print one view; returns whether something is missing in it."""
         facts, lines = self._read(store, options)
         if options["json"]:
             self.stdout.write(json.dumps(facts))
@@ -92,11 +101,12 @@ class Command(OperatingCommand):
         else:
             self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
         self.stdout.flush()
+        return isinstance(facts, dict) and bool(facts["missing"])
 
     def _read(self, store: Store, options: dict[str, Any]) -> tuple[Any, Iterator[str]]:
         """Return what to print, as JSON values and as lines."""
         if options["tenants"] is None:
-            facts = _facts(store, backend=options["backend"])
+            facts = _facts(store)
             return facts, _lines(facts)
         [queue] = self.queues({**options, "queues": [options["tenants"]]})
         most = _TENANTS if options["limit"] is None else options["limit"]
@@ -115,19 +125,21 @@ def _interval(text: str) -> timedelta:
     return found
 
 
-def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
-    snapshot, lease_us = store.snapshot(), store.config.worker.lease_us
+def _facts(store: Store) -> dict[str, Any]:
+    reads = store.reads(partial=True)
+    snapshot, lease_us = store.snapshot(reads=reads), store.config.worker.lease_us
     hour, alive = snapshot.hour(ALL_JOBS), snapshot.alive(lease_us=lease_us)
-    rows = list(islice(jobs(state="running", backend=backend).rows(), _READ))
+    found = reads.read(lambda shard: _read_running(store.lookup(shard))).values()
+    rows = [row for of_shard, _ in found for row in of_shard]
     # Their leases are exact, but are not kept by queue. Reports of workers are up to 15 s old.
-    exact = Counter(row.queue for row in rows)
+    exact, is_whole = Counter(row.queue for row in rows), all(has_all for _, has_all in found)
     running = {
-        name: exact[name] if len(rows) < _READ else snapshot.claimed_of(name, lease_us=lease_us)
-        for name in snapshot.queues
+        name: exact[name] if is_whole else snapshot.claimed_of(name, lease_us=lease_us) for name in snapshot.queues
     }
     longest = sorted(rows, key=lambda row: row.claimed_us or sys.maxsize)[:_SHOWN]
     return {
         "time": iso(snapshot.now_us),
+        "missing": missing_facts(reads),
         "scheduled": snapshot.total.scheduled,
         "ready": snapshot.total.ready,
         "running": snapshot.claimed,
@@ -136,7 +148,7 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
         "retried_last_hour": hour.retried,
         "died_last_hour": snapshot.died_last_hour,
         **_rare(hour),
-        **_limits(store, snapshot),
+        **_limits(store, snapshot, reads),
         "queues": {name: _queue(snapshot, name, alive, running) for name in snapshot.queues},
         "jobs": [_job(row, snapshot.now_us) for row in longest],
         "processes": [
@@ -152,6 +164,17 @@ def _facts(store: Store, *, backend: str | None) -> dict[str, Any]:
             for each in snapshot.processes
         ],
     }
+
+
+def _read_running(lookup: Lookup) -> Reading[tuple[list[JobRow], bool]]:
+    """Return the reading of running jobs of a shard, and of whether these are all."""
+    rows: list[JobRow] = []
+    cursor, has_more = None, True
+    while has_more and len(rows) < _READ:
+        page = yield from lookup.read_page(State.CLAIMED, cursor=cursor, count=_READ - len(rows))
+        rows += page.rows
+        cursor, has_more = page.end, page.end is not None
+    return rows, not has_more
 
 
 def _queue(snapshot: Snapshot, name: str, alive: Sequence[Process], running: Mapping[str, int]) -> dict[str, Any]:
@@ -177,10 +200,10 @@ def _rare(hour: Stats) -> dict[str, int]:
     return {f"{name}_last_hour": getattr(hour, name) for name in _RARE}
 
 
-def _limits(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+def _limits(store: Store, snapshot: Snapshot, reads: ShardReads) -> dict[str, Any]:
     """Return the limits and the paused tasks, each only if there are any."""
     paused = snapshot.paused_tasks
-    states, waiting = store.limit_states(list(paused))
+    states, waiting = store.limit_states(list(paused), reads=reads)
     limits = {
         name: {
             "running": state.running,
@@ -215,6 +238,7 @@ def _job(row: JobRow, now_us: int) -> dict[str, Any]:
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield from map(missing_line, facts["missing"])
     numbers = "  ".join(f"{name} {facts[name]:,}" for name in ("scheduled", "ready", "running", "failed"))
     yield f"{to_seconds(facts['time'])}  {numbers}"
     hour = {"done": "done", "retried": "retried", "died": "failed", **{name: name for name in _RARE}}

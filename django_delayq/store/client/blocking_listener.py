@@ -117,7 +117,7 @@ class BlockingListener:
         self.close()
         if isinstance(error, redis_errors.RedisError):
             self._route.look_again(error, self._node)
-        return to_store_error(error, user=self._route.topology.connections.user)
+        return to_store_error(error, place=self._route.place, user=self._route.topology.connections.user)
 
     def _send(self, packed: bytes) -> None:
         try:

@@ -111,5 +111,6 @@ class ScriptCall:
         try:
             return run()
         except redis_errors.RedisError as error:
-            user = self._route.topology.connections.user
-            raise to_store_error(error, user=user, source_line=self.script.source_line) from error
+            route = self._route
+            user, source_line = route.topology.connections.user, self.script.source_line
+            raise to_store_error(error, place=route.place, user=user, source_line=source_line) from error

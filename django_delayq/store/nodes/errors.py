@@ -54,13 +54,17 @@ _TOO_MANY = "Too many connections"
 
 
 def with_store_errors(
-    run: Callable[[], T], *, source_line: Callable[[str], str] | None = None, user: Callable[[], str] | None = None
+    run: Callable[[], T],
+    *,
+    place: Callable[[], str],
+    source_line: Callable[[str], str] | None = None,
+    user: Callable[[], str] | None = None,
 ) -> T:
     """Run something that raises errors of the library; raises what `to_store_error()` makes of them."""
     try:
         return run()
     except redis_errors.RedisError as error:
-        raise to_store_error(error, source_line=source_line, user=user) from error
+        raise to_store_error(error, place=place, source_line=source_line, user=user) from error
 
 
 def is_read_only(error: Exception) -> bool:
@@ -86,17 +90,23 @@ def _tenant_full(words: Sequence[str]) -> TenantFull:
 
 
 def to_store_error(
-    error: Exception, *, source_line: Callable[[str], str] | None = None, user: Callable[[], str] | None = None
+    error: Exception,
+    *,
+    place: Callable[[], str] | None = None,
+    source_line: Callable[[str], str] | None = None,
+    user: Callable[[], str] | None = None,
 ) -> StoreError | JobRefused:
     """Return the `StoreError` or `JobRefused` for an error of the client library, by Redis's error code.
 
-    `source_line` finds the line of a script in the message of its error. `user` returns the user's name in Redis.
+    `place` returns the server, and the shard if there is one, for people. `source_line` finds the line of a script in
+    the message of its error. `user` returns the user's name in Redis.
 
     The class alone is not enough: a wrong password is a ConnectionError in the library, and several temporary
     conditions are plain ResponseErrors.
     """
     message = str(error)
     code = _code(message)
+    at = f" ({place()})" if place else ""
     # An EVALSHA before AUTH has too many arguments: Redis 7 replies without NOAUTH.
     unauthenticated = "unauthenticated" in message
     if (
@@ -107,7 +117,7 @@ def to_store_error(
     ):
         of_user = f" of user {user()!r}" if user else ""
         where = f" at {source_line(message)}" if source_line else ""
-        return StoreAuthError(f"Redis refused the password or a command{of_user}{where}: {message}")
+        return StoreAuthError(f"Redis refused the password or a command{of_user}{where}{at}: {message}")
     if code == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
@@ -120,22 +130,22 @@ def to_store_error(
     if isinstance(error, redis_errors.OutOfMemoryError):
         code = "OOM"
     if code in _REJECTED:
-        return StoreRejected(f"Redis takes no writes now, nothing was stored: {message}", code=code)
+        return StoreRejected(f"Redis takes no writes now, nothing was stored{at}: {message}", code=code)
     if isinstance(error, redis_errors.AskError):
         return StoreUnavailable(
-            f"Another node of the cluster has the shard ({message}). If this goes on, the setting names a node as if "
-            f"it were a server of its own: use redis+cluster:// in place of redis://",
+            f"Another node of the cluster has the shard{at} ({message}). If this goes on, the setting names a node as "
+            f"if it were a server of its own: use redis+cluster:// in place of redis://",
             maybe_accepted=False,
             brief=True,
         )
     if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
         is_brief = isinstance(error, redis_errors.TryAgainError) or code in _BRIEF
-        return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False, brief=is_brief)
+        return StoreUnavailable(f"Redis is not ready{at}: {message}", maybe_accepted=False, brief=is_brief)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
-        return StoreUnavailable(f"Redis did not answer: {message}", maybe_accepted=not was_not_run(error))
+        return StoreUnavailable(f"Redis did not answer{at}: {message}", maybe_accepted=not was_not_run(error))
     where = f" at {source_line(message)}" if source_line else ""
     cure = "; manage.py delayq_check --repair deletes keys of another type" if "WRONGTYPE" in message else ""
-    return ScriptFault(f"Redis reported a fault{where}: {message}{cure}", maybe_accepted=True)
+    return ScriptFault(f"Redis reported a fault{where}{at}: {message}{cure}", maybe_accepted=True)
 
 
 def _code(message: str) -> str:

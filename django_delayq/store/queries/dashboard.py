@@ -7,11 +7,12 @@ from django_delayq.exceptions import BadBody
 from django_delayq.job.body.codec import decode_head
 from django_delayq.job.job import due_of_rank
 from django_delayq.metrics import ALL_JOBS, queue_dimension, task_dimension
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue
-from django_delayq.store.nodes.server_info import ServerInfo
 from django_delayq.store.queries.job_pages import whole
 from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot, read_paused_tasks
+from django_delayq.store.servers.server_info import ServerInfo
 from django_delayq.store.shard import Shard
 
 _SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
@@ -32,10 +33,14 @@ class DashboardQueries:
         With `facts`, it includes the server's INFO, if this user may read it, and counts the schedules with a fault.
         One round trip, two if a queue is new. O(log n) a queue, O(1) a process and task.
         """
-        snapshot, queues = self._snapshot(self._queues, tasks, facts)
+        return self._shard.read(self.read_snapshot(tasks=tasks, facts=facts))
+
+    def read_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Reading[Snapshot]:
+        """Return the reading of `snapshot()`."""
+        snapshot, queues = yield from self._read_snapshot(self._queues, tasks, facts)
         if queues != self._queues:
             self._queues = queues
-            snapshot, _ = self._snapshot(queues, tasks, facts)
+            snapshot, _ = yield from self._read_snapshot(queues, tasks, facts)
         return snapshot
 
     def due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
@@ -43,15 +48,22 @@ class DashboardQueries:
 
         One round trip, O(log n) a queue and span.
         """
-        keys = [self._shard.keys.scheduled(queue) for queue in queues]
-        return [int(count) for count in self._shard.run(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
+        return self._shard.read(self.read_due_histogram(edges_us, queues=queues))
 
-    def _snapshot(self, queues: Sequence[str], tasks: Sequence[str], facts: bool) -> tuple[Snapshot, list[str]]:
-        """Return the snapshot with these queues, and the names that it should have."""
+    def read_due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> Reading[list[int]]:
+        """Return the reading of `due_histogram()`."""
+        keys = [self._shard.keys.scheduled(queue) for queue in queues]
+        [counts] = yield [self._shard.call(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
+        return [int(count) for count in counts]
+
+    def _read_snapshot(
+        self, queues: Sequence[str], tasks: Sequence[str], facts: bool
+    ) -> Reading[tuple[Snapshot, list[str]]]:
+        """Return the reading of the snapshot with these queues, and of the names that it should have."""
         keys = self._shard.keys
         dimensions = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
         places = [key for each in queues for key in keys.places(each)]
-        reply = self._shard.run(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)
+        [reply] = yield [self._shard.call(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)]
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
         pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks, schedules = more
         paused, statuses = dict(_pairs(pauses)), dict(_pairs(reports))
@@ -79,7 +91,7 @@ class DashboardQueries:
                 # A worker's fallback dispatcher promotes under a code of its own and sends no report.
                 if kind == "worker" or code in statuses
             ],
-            server=ServerInfo.of(_info(info)) if info else None,
+            servers={self._shard.route.server_label: ServerInfo.of(info)} if info else {},
             metrics={dimension: text for dimension, text in zip(dimensions, series, strict=True) if text},
             paused_tasks=read_paused_tasks(paused_tasks[1::2]),
             schedules=schedules[0],
@@ -117,11 +129,6 @@ def _task(head: bytes | None) -> str:
         return decode_head(head or b"").task
     except BadBody:
         return ""
-
-
-def _info(text: bytes) -> dict[str, str]:
-    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
-    return {name: value for name, colon, value in lines if colon}
 
 
 def _moment(score: bytes) -> int | None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django_delayq.job.job import LimitUse
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import limit_digest, limit_name_digest, paused_task_digest
 from django_delayq.store.queries.snapshot import Pause, read_paused_tasks
@@ -47,8 +48,12 @@ class LimitQueries:
 
         O(log n) a limit and task.
         """
+        return self._shard.read(self.read_all(names, tasks))
+
+    def read_all(self, names: Sequence[str], tasks: Sequence[str] = ()) -> Reading[tuple[list[LimitState], list[int]]]:
+        """Return the reading of `find_all()`."""
         digests = [digest for name in names for digest in (limit_name_digest(name), limit_digest(name, None))]
-        _, found = self._find([*digests, *map(paused_task_digest, tasks)])
+        _, found = yield from self._read([*digests, *map(paused_task_digest, tasks)])
         limits = zip(found[: len(digests) : 2], found[1 : len(digests) : 2], strict=True)
         return [
             replace(
@@ -73,7 +78,10 @@ class LimitQueries:
 
     def _find(self, digests: Sequence[bytes]) -> tuple[int, list[LimitState]]:
         """Return Redis's time (µs since the epoch), and the states."""
-        now_us, *reply = self._shard.run(_FIND_LIMITS, digests)
+        return self._shard.read(self._read(digests))
+
+    def _read(self, digests: Sequence[bytes]) -> Reading[tuple[int, list[LimitState]]]:
+        [[now_us, *reply]] = yield [self._shard.call(_FIND_LIMITS, digests)]
         return now_us, [
             LimitState(
                 running=running,

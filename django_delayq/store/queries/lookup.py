@@ -8,6 +8,7 @@ from django_delayq.job.body.codec import SIGNATURE, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
 from django_delayq.job.security.encryption import OVERHEAD, RESULT
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.nodes.resp import Part
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, read_row
@@ -80,7 +81,11 @@ class Lookup:
         is_open = first and ends and float(ends) > now_us
         return first if is_open and self.find(first).state is not State.GONE else None
 
-    def page(
+    def page(self, state: State, **options: Any) -> JobPage:
+        """Return a page of jobs in one round trip. The options are those of `read_page()`."""
+        return self._shard.read(self.read_page(state, **options))
+
+    def read_page(
         self,
         state: State,
         *,
@@ -91,12 +96,13 @@ class Lookup:
         from_us: int | None = None,
         to_us: int | None = None,
         match: Callable[[JobRow], bool] | None = None,
-    ) -> JobPage:
-        """Return up to 250 rows after (or before) a cursor, or from the start (end). Waiting jobs: of the named queues.
+    ) -> Reading[JobPage]:
+        """Return the reading of up to 250 rows after (or before) a cursor, or from the start (end).
 
-        A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows that vanished do not shift it.
-        `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are read, for up to
-        0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
+        Waiting jobs: of the named queues. A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows
+        that vanished do not shift it. `from_us` and `to_us` bound due times or times of death. With `match`, up to
+        2,000 rows are read, for up to 0.1 s. One step, O(queues x (log n + rows)); a page of more than 1 MiB ends
+        early.
         """
         keys = self._shard.keys
         if state in _PLACES:
@@ -109,11 +115,8 @@ class Lookup:
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
         rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
-        reply = self._shard.run(
-            _PAGE,
-            [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds],
-            more_keys=places,
-        )
+        args: list[Part] = [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds]
+        [reply] = yield [self._shard.call(_PAGE, args, more_keys=places)]
         return parse_page(
             reply,
             shard=self._shard.index,
@@ -129,7 +132,7 @@ class Lookup:
     def batches(
         self, state: State, *, cursor: tuple[float, bytes] | None = None, before: bool = False, **options: Any
     ) -> Iterator[JobPage]:
-        """Yield pages of up to 250 rows, one round trip each, to the end; the options are those of `page()`.
+        """Yield pages of up to 250 rows, one round trip each, to the end; the options are those of `read_page()`.
 
         A page of jobs that match may be empty. Rows that vanish meanwhile do not shift the walk; rows that move to a
         later score may be met again.
@@ -140,6 +143,15 @@ class Lookup:
             batch = self.page(state, cursor=cursor, before=before, count=count, **options)
             cursor, has_more = batch.end, batch.end is not None
             yield batch
+
+    def read_pages(self, state: State, take: Callable[[JobPage], object], **options: Any) -> Reading[None]:
+        """Return the reading that `take`s all pages, one step each, to the end. The options are as of `batches()`."""
+        cursor, has_more = None, True
+        while has_more:
+            count = runtime.current().bounds.batch_rows
+            batch = yield from self.read_page(state, cursor=cursor, count=count, **options)
+            cursor, has_more = batch.end, batch.end is not None
+            take(batch)
 
     def _row(
         self, raw_id: bytes, word: bytes, score: Any, stored: bytes | None, attempts: bytes | None, *claim: bytes | None

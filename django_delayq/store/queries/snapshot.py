@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
 from django_delayq.conf.queue_filter import QueueFilter
 from django_delayq.job.value import has_type
 from django_delayq.metrics import MinuteSeries, Stats
-from django_delayq.store.nodes.server_info import ServerInfo
+from django_delayq.store.servers.server_info import ServerInfo
 
 #: A live process is seen several times within it: by its steps and its reports.
 _SILENCE_US = 20_000_000
@@ -162,8 +162,11 @@ class Snapshot:
     processes: list[Process]
     #: Dimension (see `metrics`) -> its series as text; only those that have one.
     metrics: dict[bytes, bytes]
-    #: None if it was not requested, or this user may not read it.
-    server: ServerInfo | None = None
+    #: Address of a server -> facts about it; none if they were not requested, or this user may not read them.
+    servers: dict[str, ServerInfo] = field(default_factory=dict)
+    #: µs by which the clock of a server is ahead of this host's, the farthest one, and the error of that measurement.
+    ahead_us: int = 0
+    within_us: int = 0
     #: Task -> who paused it.
     paused_tasks: dict[str, Pause] = field(default_factory=dict)
     #: Recurring schedules; those that failures paused, and those that the last dispatcher could not read. The last two
@@ -176,6 +179,10 @@ class Snapshot:
     def total(self) -> QueueState:
         """The state of all queues together."""
         return QueueState.total(list(self.queues.values()))
+
+    def measured(self, host_us: int, within_us: int) -> Self:
+        """Return it with what its server's clock is ahead of this host's, which was `host_us` at that moment."""
+        return replace(self, ahead_us=self.now_us - host_us, within_us=within_us)
 
     def alive(self, *, lease_us: int) -> list[Process]:
         """Return the dispatchers and workers that reported recently."""
@@ -224,13 +231,20 @@ def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
         metrics={
             dimension: b"".join(each.metrics.get(dimension, b"") for each in snapshots) for dimension in dimensions
         },
-        server=snapshots[0].server,
+        servers={address: server for each in snapshots for address, server in each.servers.items()},
+        **_farthest(snapshots),
         # Even if only some shards have it: to resume the task resumes it in all.
         paused_tasks={name: pause for each in snapshots for name, pause in each.paused_tasks.items()},
         schedules=sum(each.schedules for each in snapshots),
         failing_schedules=sum(each.failing_schedules for each in snapshots),
         unreadable_schedules=sum(each.unreadable_schedules for each in snapshots),
     )
+
+
+def _farthest(snapshots: Sequence[Snapshot]) -> dict[str, int]:
+    """Return the measurement of the clock that differs most from this host's."""
+    found = max(snapshots, key=lambda each: abs(each.ahead_us) - each.within_us)
+    return {"ahead_us": found.ahead_us, "within_us": found.within_us}
 
 
 def read_paused_tasks(values: Iterable[bytes]) -> dict[str, Pause]:

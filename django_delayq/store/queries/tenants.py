@@ -6,8 +6,10 @@ from typing import Any
 
 from django_delayq.job.body.codec import try_decode
 from django_delayq.job.job import due_of_rank
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import queue_hash, tenant_digest
+from django_delayq.store.nodes.resp import encode
 from django_delayq.store.queries.snapshot import Pause
 from django_delayq.store.shard import Shard
 
@@ -41,42 +43,75 @@ class TenantQueries:
 
     def find(self, queue: str, tenant: str) -> TenantState:
         """Return the state of one tenant. One round trip, O(log n)."""
-        (found,) = self.find_tenants(queue, only=tenant_digest(tenant))
+        return self._shard.read(self.read_tenant(queue, tenant_digest(tenant)))
+
+    def read_tenant(self, queue: str, digest: bytes) -> Reading[TenantState]:
+        """Return the reading of one tenant."""
+        [found] = yield from self.find_tenants(queue, only=digest)
         return found
 
-    def iter(self, queue: str) -> Iterator[TenantState]:
-        """Yield the tenants with waiting jobs, in no useful order. A round trip for each hundred."""
-        after = b""
-        while True:
-            found = self.find_tenants(queue, after=after)
-            yield from found
-            if len(found) < _TENANTS:
-                return
-            after = found[-1].digest
+    def read_batch(self, queue: str, after: bytes) -> Reading[tuple[list[TenantState], bytes | None]]:
+        """Return the reading of up to a hundred tenants with waiting jobs, and of where the next batch begins.
 
-    def find_tenants(self, queue: str, *, after: bytes = b"", only: bytes = b"") -> list[TenantState]:
-        """Return up to a hundred tenants in the order of their digests, or the only one. O(log n) a tenant."""
-        reply = self._shard.run(_FIND_TENANTS, [_TENANTS, after, only], queue=queue)
-        return [self._state(*reply[at : at + _PARTS]) for at in range(0, len(reply), _PARTS)]
-
-    def paused(self, queue: str) -> Iterator[list[TenantState]]:
-        """Yield the paused tenants, also those without jobs, whose waiting jobs are not counted. One may come twice.
-
-        A list for each round trip, often an empty one: each scans a thousand of the shard's records of tenants. There
-        is one for each tenant that is served, and each of its priorities.
+        In no useful order; it begins after b"", and None is the end.
         """
-        prefix, cursor = queue_hash(queue), b"0"
+        found = yield from self.find_tenants(queue, after=after)
+        return found, found[-1].digest if len(found) == _TENANTS else None
+
+    def read_tenants(
+        self, queue: str, *, most: int, most_scans: int | None
+    ) -> Reading[tuple[list[TenantState], list[TenantState], bool]]:
+        """Return the reading of tenants with waiting jobs, of paused ones, and of whether these are all.
+
+        Up to `most` tenants, a step for each hundred; paused ones of so many scans, a step each, none for None.
+        """
+        found: list[TenantState] = []
+        paused: list[TenantState] = []
+        after: bytes | None = b""
+        # One more shows whether there are more.
+        while after is not None and len(found) <= most:
+            batch, after = yield from self.read_batch(queue, after)
+            found += batch
+        cursor: bytes | None = None if most_scans is None else b"0"
+        for _ in range(most_scans or 0):
+            if cursor is not None:
+                cursor, states = yield from self._scan(queue, cursor)
+                paused += states
+        return found[:most], paused, after is None and len(found) <= most and cursor is None
+
+    def find_tenants(self, queue: str, *, after: bytes = b"", only: bytes = b"") -> Reading[list[TenantState]]:
+        """Return the reading of up to a hundred tenants in the order of their digests, or of the only one."""
+        [reply] = yield [self._shard.call(_FIND_TENANTS, [_TENANTS, after, only], queue=queue)]
+        rows = [reply[at : at + _PARTS] for at in range(0, len(reply), _PARTS)]
+        # The script leaves out long bodies.
+        cut = [row[-2] for row in rows if row[-1] is None and row[-2]]
+        bodies = (yield [encode("HGET", self._shard.keys("jobs"), raw_id) for raw_id in cut]) if cut else []
+        by_id = dict(zip(cut, bodies, strict=True))
+        return [self._state(*(*row[:-1], row[-1] or by_id.get(row[-2]))) for row in rows]
+
+    def read_paused(self, queue: str) -> Reading[list[TenantState]]:
+        """Return the reading of the paused tenants, also those without jobs, whose waiting jobs are not counted.
+
+        One may come twice. Each step scans a thousand of the shard's records of tenants. There is one for each tenant
+        that is served, and each of its priorities.
+        """
+        found: list[TenantState] = []
+        cursor: bytes | None = b"0"
+        while cursor is not None:
+            cursor, states = yield from self._scan(queue, cursor)
+            found += states
+        return found
+
+    def _scan(self, queue: str, cursor: bytes) -> Reading[tuple[bytes | None, list[TenantState]]]:
+        """Return the reading of the next cursor, None at the end, and of paused tenants."""
+        prefix = queue_hash(queue)
         pattern = b"".join(b"\\" + bytes((byte,)) for byte in prefix) + b"?" * 8
-        while True:
-            cursor, found = self._shard.execute(
-                "HSCAN", self._shard.keys("tenants"), cursor, "MATCH", pattern, "COUNT", _SCANNED
-            )
-            yield [
-                TenantState(digest=field[len(prefix) :], name=_paused_name(record), paused=_pause(record))
-                for field, record in zip(found[::2], found[1::2], strict=True)
-            ]
-            if cursor == b"0":
-                return
+        command = encode("HSCAN", self._shard.keys("tenants"), cursor, "MATCH", pattern, "COUNT", _SCANNED)
+        [[cursor, found]] = yield [command]
+        return None if cursor == b"0" else cursor, [
+            TenantState(digest=field[len(prefix) :], name=_paused_name(record), paused=_pause(record))
+            for field, record in zip(found[::2], found[1::2], strict=True)
+        ]
 
     def ids(
         self, queue: str, tenant: str, *, after: bytes = b"", most: int = 250
@@ -100,8 +135,6 @@ class TenantQueries:
     def _state(
         self, digest: bytes, waiting: int, time_ms: Any, flags: Any, paused: bytes, raw_id: bytes, body: bytes | None
     ) -> TenantState:
-        if body is None and raw_id:
-            body = self._shard.execute("HGET", self._shard.keys("jobs"), raw_id)
         job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._shard.cipher)
         oldest_us = None if time_ms == b"" else due_of_rank(time_ms, flags, due_first_us=self._due_first_us)
         return TenantState(

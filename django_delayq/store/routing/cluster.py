@@ -55,6 +55,10 @@ class ClusterTopology(Topology):
             self._read_map()
         return sorted({owner for owner in self._owners if owner}, key=lambda node: node.connections.label)
 
+    def known_label(self, slot: int) -> str:
+        owner = self._owners[slot] if self._owners else None
+        return owner.connections.label if owner else super().known_label(slot)
+
     def follow(self, error: redis_errors.RedisError, slot: int, node: Node | None) -> Redirect | None:
         if isinstance(error, redis_errors.AskError):
             # An address without a host has that of the node which replied.

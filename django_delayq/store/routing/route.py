@@ -28,9 +28,9 @@ class Route:
     producer waits for such a server as long as its call may take.
     """
 
-    def __init__(self, topology: Topology, slot: int, *, for_producers: bool) -> None:
+    def __init__(self, topology: Topology, slot: int, *, shard: int, for_producers: bool) -> None:
         self.topology = topology
-        self._slot = slot
+        self._shard, self._slot = shard, slot
         #: A command may take ENQUEUE_TIMEOUT, and waits for a server as long; otherwise 5 s, without waiting.
         self.for_producers = for_producers
 
@@ -38,6 +38,15 @@ class Route:
     def node(self) -> Node:
         """The server that has the shard, as far as this process knows. Raises the library's errors."""
         return self.topology.node(self._slot)
+
+    def place(self) -> str:
+        """Return the shard and its server, for people. Asks nobody."""
+        return f"shard {self._shard} at {self.server_label}"
+
+    @property
+    def server_label(self) -> str:
+        """The address of the server, for people. Asks nobody."""
+        return self.topology.known_label(self._slot)
 
     @property
     def cache(self) -> ConnectionCache:

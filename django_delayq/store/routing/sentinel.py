@@ -40,6 +40,9 @@ class SentinelTopology(Topology):
         assert self._primary is not None
         return self._primary
 
+    def known_label(self, slot: int) -> str:
+        return self._primary.connections.label if self._primary else super().known_label(slot)
+
     def follow(self, error: redis_errors.RedisError, slot: int, node: Node | None) -> Redirect | None:
         if not (is_read_only(error) or isinstance(error, UNREACHABLE)):
             return None

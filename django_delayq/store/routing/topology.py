@@ -37,6 +37,10 @@ class Topology:
         """Return all servers that have shards. Raises the library's errors."""
         return [self.node(0)]
 
+    def known_label(self, slot: int) -> str:
+        """Return the address of the server of a slot for people, as far as it is known; asks nobody."""
+        return self.connections.label
+
     def follow(self, error: redis_errors.RedisError, slot: int, node: Node | None) -> Redirect | None:
         """Return where to send a command of a slot again that failed; None if it may have run, or must wait.
 

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from django_delayq.exceptions import InvalidSchedule
 from django_delayq.recurring.schedule import CatchUp, Overlap
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
-from django_delayq.store.nodes.resp import Part
+from django_delayq.store.nodes.resp import Part, encode
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.waiting_jobs import WaitingJobs
 from django_delayq.store.schedules.definition import Definition
@@ -48,7 +49,12 @@ class Schedules:
 
     def find(self, ids: Sequence[bytes]) -> list[StoredSchedule | None]:
         """Return the schedules of these ids; None for each that does not exist, or is damaged. One round trip."""
-        return [read_schedule(self._shard, id, stored) for id, stored in zip(ids, self.read(ids), strict=True)]
+        return self._shard.read(self.read_found(ids)) if ids else []
+
+    def read_found(self, ids: Sequence[bytes]) -> Reading[list[StoredSchedule | None]]:
+        """Return the reading of `find()`."""
+        [found] = yield [encode("HMGET", self._shard.keys("schedules"), *ids)]
+        return [read_schedule(self._shard, id, stored) for id, stored in zip(ids, found, strict=True)]
 
     def read(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored form of the schedules of these ids; None for each that does not exist. One round trip."""
@@ -60,7 +66,11 @@ class Schedules:
 
     def next_planting_us(self) -> int | None:
         """Return when the next job is planted, µs since the epoch; None if none will be. O(1)."""
-        found = self._shard.execute("ZRANGE", self._shard.keys("next_planting"), 0, 0, "WITHSCORES")
+        return self._shard.read(self.read_next_planting())
+
+    def read_next_planting(self) -> Reading[int | None]:
+        """Return the reading of `next_planting_us()`."""
+        [found] = yield [encode("ZRANGE", self._shard.keys("next_planting"), 0, 0, "WITHSCORES")]
         return int(float(found[1])) if found else None
 
     def scan(self) -> Iterator[StoredSchedule]:
@@ -81,7 +91,11 @@ class Schedules:
 
         One round trip, O(count). All batches together have each schedule that exists meanwhile, some of them twice.
         """
-        end, found = self._shard.execute("HSCAN", self._shard.keys("schedules"), cursor, "COUNT", count)
+        return self._shard.read(self.read_batch(cursor, count=count))
+
+    def read_batch(self, cursor: int = 0, *, count: int) -> Reading[ScheduleBatch]:
+        """Return the reading of `scan_batch()`."""
+        [[end, found]] = yield [encode("HSCAN", self._shard.keys("schedules"), cursor, "COUNT", count)]
         read = [read_schedule(self._shard, id, stored) for id, stored in zip(found[::2], found[1::2], strict=True)]
         whole = [schedule for schedule in read if schedule is not None]
         return ScheduleBatch(whole, int(end) or None, len(read) - len(whole))

@@ -267,7 +267,7 @@ def find_tenants(role: ShardApis, every: ShardApis) -> Any:
     every.add(queue="fair", tenant="acme")
     every.operations.workers.pause_tenant("fair", "acme", by="ann")
     queries = role.store.tenants(role.shard.index)
-    return queries.find("fair", "acme").paused and any(queries.paused("fair"))
+    return queries.find("fair", "acme").paused and role.shard.read(queries.read_paused("fair"))
 
 
 def find_limits(role: ShardApis, every: ShardApis) -> Any:
@@ -314,8 +314,8 @@ def notify(role: ShardApis, every: ShardApis) -> Any:
     return True
 
 
-def check_server(role: ShardApis, every: ShardApis) -> Any:
-    role.store.check_server()
+def check_servers(role: ShardApis, every: ShardApis) -> Any:
+    role.store.check_servers()
     return True
 
 
@@ -346,7 +346,7 @@ def dashboard(role: ShardApis, every: ShardApis) -> Any:
 
 
 def server(role: ShardApis, every: ShardApis) -> Any:
-    facts = role.store.dashboard(role.shard.index).snapshot(facts=True).server
+    facts = next(iter(role.store.dashboard(role.shard.index).snapshot(facts=True).servers.values()), None)
     return facts and facts.version
 
 
@@ -468,7 +468,7 @@ STEPS: dict[str, Step] = {
             listen,
             listen_for_stops,
             notify,
-            check_server,
+            check_servers,
             check_shards,
             check_consistency,
         ),
@@ -492,7 +492,7 @@ _PRODUCER = (
     "change_schedules read_schedules"
 )
 _DISPATCHER = (
-    "report promote let_in read_expired reclaim listen set_limits check_server check_shards plant declare_schedules"
+    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules"
 )
 _VIEW = "find holder page read_queues dashboard server find_tenants find_limits read_schedules"
 OWN = {
@@ -503,7 +503,7 @@ OWN = {
     "view": _VIEW,
     "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue discard pause quiet "
     "pause_task pause_tenant change_schedules",
-    "check": "check_consistency read_queues check_server",
+    "check": "check_consistency read_queues check_servers",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
@@ -511,8 +511,8 @@ BORROWED = {
     "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
     "heartbeat use_limit read_served_queues change_schedules",
     "worker": "move requeue discard find_tenants",
-    "view": "ended read_served_queues check_server",
-    "action": "ended let_in set_limits use_limit read_served_queues check_server plant",
+    "view": "ended read_served_queues check_servers",
+    "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
     "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder dashboard server "
     "set_limits read_served_queues change_schedules read_schedules plant",
 }

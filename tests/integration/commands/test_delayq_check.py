@@ -58,8 +58,8 @@ def test_all_is_well(kept: Redis) -> None:
     enqueue_many([tasks.noop.job(), tasks.noop.after(hours=1).job(1, a=2), tasks.record.job()])
     found = report()
     assert (found["faults"], found["drift"], found["will_not_run"], found["waiting"]) == ([], {}, [], 3)
-    assert found["server"]["persistence"] == "append-only file, fsync everysec"
-    assert abs(found["server"]["clock_ahead_us"]) < 1_000_000
+    assert found["servers"][0]["persistence"] == "append-only file, fsync everysec"
+    assert abs(found["servers"][0]["clock_ahead_us"]) < 1_000_000
     code, text = check()
     assert code == 0
     assert "every job is in exactly one place" in text
@@ -86,7 +86,7 @@ def test_a_nearly_full_server_is_a_warning(kept: Redis) -> None:
 
 
 def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -> None:
-    [server] = get_store().servers()
+    [(_, server)] = get_store().check_servers().answering
     [refusal] = replace(server, redis_version="6.0.16").fatal()
     assert refusal.startswith("Redis 6.0.16 is too old") and "6.2 or later" in refusal
     # Valkey reports a Redis version too, never below 7.2. A server that reports none is not refused.

@@ -115,13 +115,13 @@ def test_the_jobs_of_a_queue(delayq: DelayQ) -> None:
 def test_the_queues_of_one_loop_share_a_read(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b", "c"):
         tasks.noop.using(queue=name).enqueue(name)
-    read, reads = Lookup.page, []
+    read, reads = Lookup.read_page, []
 
-    def page(self: Lookup, *args: Any, **options: Any) -> Any:
+    def read_page(self: Lookup, *args: Any, **options: Any) -> Any:
         reads.append(args)
         return read(self, *args, **options)
 
-    monkeypatch.setattr(Lookup, "page", page)
+    monkeypatch.setattr(Lookup, "read_page", read_page)
     found = {each.name: each for each in queues()}
     assert all(found[name].counts()["ready"] == 1 for name in ("a", "b", "c"))
     once = len(reads)

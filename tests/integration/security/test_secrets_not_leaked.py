@@ -262,7 +262,7 @@ def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pyte
             lambda: get_store().lookup(0).find(bytes(12)),
             lambda: one_by_one().cancel(bytes(12)),
             lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),
-            lambda: get_store().check_server(),
+            lambda: get_store().check_servers(),
         ]
         for call in calls:
             with pytest.raises(StoreError) as raised:

@@ -117,4 +117,4 @@ def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(
         logger.logger.removeHandler(handler)
     assert isinstance(store, Store)
     with pytest.raises(StoreAuthError):
-        store.check_server()
+        store.check_servers()

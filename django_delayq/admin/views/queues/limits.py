@@ -58,9 +58,9 @@ class PausedTaskRow:
 
 
 def show(page: PageContext) -> PageResponse:
-    """Return the page; two round trips a shard, one if there is nothing to show."""
+    """Return the page; two round trips, one if there is nothing to show."""
     paused = page.snapshot.paused_tasks
-    found, waiting = page.store.limit_states(list(paused))
+    found, waiting = page.store.limit_states(list(paused), reads=page.reads)
     states = with_declared_values(found)
     # The aliases of a task are paused with it.
     by_task: dict[str, list[str]] = {}

@@ -66,5 +66,5 @@ def states(page: PageContext) -> list[QueueRow]:
 
 
 def show(page: PageContext) -> PageResponse:
-    """Return the page; one round trip a shard."""
+    """Return the page; one round trip."""
     return page.render("queues.html", tab="queues", title=_("Queues"), queues=states(page))

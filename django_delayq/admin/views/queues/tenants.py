@@ -1,7 +1,7 @@
 """Tenants: those of one queue that have waiting jobs, the ones with the most first, and those that are paused."""
 
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import reduce
 
 from django.utils.translation import gettext as _
 
@@ -55,7 +55,7 @@ class TenantRow:
 
 
 def show(page: PageContext, queue: str) -> PageResponse:
-    """Show the tenants of a queue; a round trip for each hundred tenants of a shard, and those for the paused ones."""
+    """Show the tenants of a queue; a round trip for each hundred tenants of the largest shard, and for the paused."""
     options, state = page.store.config.tasks.options_of(queue), page.snapshot.queues.get(queue, QueueState())
     found, complete = _read(page, queue, fair=options.fair)
     found.sort(key=lambda each: (-each.waiting, each.name or "", each.digest))
@@ -93,27 +93,22 @@ def _read(page: PageContext, queue: str, *, fair: bool) -> tuple[list[TenantStat
     """Return the tenants of all shards, with the paused ones of a fair queue, and whether these are all."""
     merged: dict[bytes, TenantState] = {}
     complete = True
-    for shard in range(page.store.config.shards):
-        states = page.store.tenants(shard).iter(queue)
-        for state in islice(states, _READ):
+    scans = _PAUSE_READS if fair else None
+    parts = page.reads.read(lambda shard: page.store.tenants(shard).read_tenants(queue, most=_READ, most_scans=scans))
+    for states, paused, has_all in parts.values():
+        for state in states:
             known = merged.get(state.digest)
             merged[state.digest] = _sum(known, state) if known else state
-        complete = complete and next(states, None) is None
-        if fair:
-            batches = page.store.tenants(shard).paused(queue)
-            for batch in islice(batches, _PAUSE_READS):
-                for state in batch:
-                    merged.setdefault(state.digest, state)
-            complete = complete and next(batches, None) is None
+        for state in paused:
+            merged.setdefault(state.digest, state)
+        complete = complete and has_all
     return list(merged.values()), complete
 
 
 def _find(page: PageContext, queue: str, state: TenantState) -> TenantState:
     """Return a tenant with its waiting jobs of all shards."""
-    for shard in range(page.store.config.shards):
-        [found] = page.store.tenants(shard).find_tenants(queue, only=state.digest)
-        state = found if shard == 0 else _sum(state, found)
-    return state
+    found = page.reads.read(lambda shard: page.store.tenants(shard).read_tenant(queue, state.digest))
+    return reduce(_sum, found.values())
 
 
 def _sum(one: TenantState, other: TenantState) -> TenantState:

@@ -5,8 +5,9 @@ of its task.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 
 from django_delayq import runtime
@@ -14,6 +15,7 @@ from django_delayq.admin.page import PageContext
 from django_delayq.recurring.forecast import count_by_hour
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.recurring.schedule import Schedule
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.schedules.schedules import ScheduleBatch
 from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 
@@ -115,8 +117,14 @@ def week_load(page: PageContext, first_us: int) -> WeekLoad:
 
 
 def _batches(page: PageContext) -> Iterator[ScheduleBatch]:
-    for shard in range(page.store.config.shards):
-        yield from page.store.schedules(shard).batches(count=_BATCH)
+    cursors = dict.fromkeys(page.answering, 0)
+    while cursors:
+        yield from (batches := page.reads.read(partial(_read_batch, page, cursors), cursors)).values()
+        cursors = {shard: each.next_cursor for shard, each in batches.items() if each.next_cursor is not None}
+
+
+def _read_batch(page: PageContext, cursors: Mapping[int, int], shard: int) -> Reading[ScheduleBatch]:
+    return page.store.schedules(shard).read_batch(cursors[shard], count=max(1, _BATCH // len(cursors)))
 
 
 def _plants(stored: StoredSchedule, week: WeekLoad, now_us: int) -> Schedule | None:

@@ -40,7 +40,7 @@ def test_jobs_lists_what_the_filters_find(mixed: list[str]) -> None:
     assert len(read("delayq_jobs", "--error", "ValueError")) == 2
     assert len(read("delayq_jobs", "--due-before", "90m")) == 2
     assert read("delayq_jobs", "--queue", "nowhere") == []
-    assert read("delayq_jobs", "--count", "--state", "scheduled") == {"matched": 3}
+    assert read("delayq_jobs", "--count", "--state", "scheduled") == {"matched": 3, "missing": []}
     assert len(read("delayq_jobs", "--limit", "2")) == 2
     assert len(run("delayq_jobs", "--limit", "0").splitlines()) == 6
 

@@ -75,9 +75,9 @@ def test_of_very_many_running_jobs_the_reports_of_live_workers_count(delayq: Del
     report(b"the lost", "web1:1", running={"mail": 99})
     delayq.advance(minutes=2)
     report(b"the live", "web2:2", running={"mail": 247})
-    enqueue_many([tasks.noop.using(queue="mail").job(number) for number in range(250)])
-    claim(worker, 249)
-    assert read("delayq_stats")["queues"]["mail"]["running"] == 249
+    enqueue_many([tasks.noop.using(queue="mail").job(number) for number in range(251)])
+    claim(worker, 250)
+    assert read("delayq_stats")["queues"]["mail"]["running"] == 250
     claim(worker, 1)
     assert read("delayq_stats")["queues"]["mail"]["running"] == 247
 

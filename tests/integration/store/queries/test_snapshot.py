@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.nodes.server_info import ServerInfo
 from django_delayq.store.queries.snapshot import combined
+from django_delayq.store.servers.server_info import ServerInfo
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 
 
@@ -109,9 +109,9 @@ def test_snapshots_of_several_shards_are_combined(apis: ShardApis) -> None:
 
 
 def test_a_snapshot_has_facts_about_the_server_on_request(apis: ShardApis) -> None:
-    assert apis.store.dashboard(0).snapshot().server is None
-    server = apis.store.dashboard(0).snapshot(facts=True).server
-    assert server is not None
+    assert apis.store.dashboard(0).snapshot().servers == {}
+    [(address, server)] = apis.store.dashboard(0).snapshot(facts=True).servers.items()
+    assert address == apis.config.redis.display_url
     assert server == replace(
         ServerInfo.fetch(apis.shard.route.node), ahead_us=0, within_us=0, used_memory=server.used_memory
     )

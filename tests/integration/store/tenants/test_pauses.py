@@ -1,8 +1,12 @@
 """The records of paused tenants: found without jobs, with their names, in hashes of any size, and by older releases."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from django_delayq.clock import SECOND_US
+from django_delayq.store.client.reading import ReadCall, run_alone
 from django_delayq.store.digests import queue_hash, tenant_digest
 from django_delayq.store.queries.tenants import TenantState
 from tests.shard_apis import ShardApis
@@ -13,7 +17,7 @@ NAMES = ["a", "*", "?", "[", "]", "\\", "^", "-", "\x00", "\ud800", "é" * 100, 
 
 def paused(apis: ShardApis, queue: str = "fair") -> dict[bytes, TenantState]:
     """Return the paused tenants of a queue by their digests."""
-    return {state.digest: state for batch in apis.store.tenants(0).paused(queue) for state in batch}
+    return {state.digest: state for state in apis.shard.read(apis.store.tenants(0).read_paused(queue))}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,9 +55,15 @@ def test_pauses_are_found_among_many_tenants_that_are_served(apis: ShardApis) ->
         apis.add(tenant=f"t{number}", queue="fair")
     for name in ("t7", "without jobs"):
         apis.operations.workers.pause_tenant("fair", name, by="ann")
-    batches = list(apis.store.tenants(0).paused("fair"))
-    assert len(batches) > 1
-    assert {state.name for batch in batches for state in batch} == {"t7", "without jobs"}
+    steps: list[object] = []
+
+    def read_all(calls: Sequence[ReadCall]) -> list[Any]:
+        steps.append(calls)
+        return apis.shard.read_all(calls)
+
+    found = run_alone(apis.store.tenants(0).read_paused("fair"), read_all)
+    assert len(steps) > 1
+    assert {state.name for state in found} == {"t7", "without jobs"}
     assert apis.store.tenants(0).find("fair", "t7").waiting == 1
 
 
@@ -76,4 +86,4 @@ def test_the_name_of_a_paused_tenant_whose_job_cannot_be_read_is_that_of_its_pau
     raw_id = apis.add(tenant="a", queue="fair")
     apis.client.hset(apis.keys("jobs"), raw_id, b"\xff")
     apis.operations.workers.pause_tenant("fair", "a", by="ann")
-    assert [state.name for state in apis.store.tenants(0).iter("fair")] == ["a"]
+    assert [state.name for state in apis.shard.read(apis.store.tenants(0).read_batch("fair", b""))[0]] == ["a"]

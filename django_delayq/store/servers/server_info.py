@@ -1,20 +1,26 @@
 """Server info: version, memory and persistence of a Redis server, and which of these endanger jobs."""
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from redis.exceptions import ResponseError
 
 from django_delayq.clock import SECOND_US
-from django_delayq.exceptions import ScriptFault, StoreAuthError
 from django_delayq.store.nodes.errors import with_store_errors
 from django_delayq.store.nodes.node import Node
+from django_delayq.store.nodes.resp import encode
 
 #: The oldest version with every command that the scripts call.
 FLOOR = (6, 2)
 #: A larger difference between the clocks of this host and of Redis is worth a warning: `at()` uses the host's.
-_SKEW_US = SECOND_US
+SKEW_US = SECOND_US
+#: Settings that some findings need.
+_SETTINGS = (
+    *("appendfsync", "save", "min-replicas-to-write", "min-replicas-max-lag"),
+    # Only in a cluster.
+    "cluster-require-full-coverage",
+)
 #: A larger share of `maxmemory` is worth a warning.
 _NEARLY_FULL = 0.9
 
@@ -29,58 +35,86 @@ class ServerInfo:
     #: The Redis version it is compatible with.
     redis_version: str
     policy: str
-    #: Whether it writes an append-only file, and when it calls fsync ("" = unknown).
+    #: Whether it writes an append-only file.
     appends: bool
-    fsync: str = ""
-    #: Whether it is known to save snapshots.
-    snapshots: bool = False
     #: Whether its last writes to disk succeeded.
     disk_ok: bool
     replica: bool
+    #: Those that are connected to it.
+    replicas: int
+    in_cluster: bool = False
     used_memory: int
     maxmemory: int
     #: µs by which its clock is ahead of this host's, and the error of that measurement.
     ahead_us: int = 0
     within_us: int = 0
+    #: Those of `_SETTINGS` that were requested and this user may read; a server may not know all of them.
+    settings: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def fetch(cls, node: Node, *, with_config: bool = False) -> "ServerInfo":
-        """Read INFO and TIME, and with `with_config` settings too, if this user may read them. Raises `StoreError`."""
-        client, user = node.workers.client, node.connections.user
-        info = with_store_errors(client.info, user=user)
+    def fetch(cls, node: Node, *, with_settings: bool = False) -> "ServerInfo":
+        """Read INFO and TIME, and with `with_settings` those that this user may read, in two round trips.
+
+        Raises `StoreError`.
+        """
+        label, user = node.connections.label, node.connections.user
+        return with_store_errors(lambda: cls._fetch(node, with_settings), place=lambda: label, user=user)
+
+    @classmethod
+    def _fetch(cls, node: Node, with_settings: bool) -> "ServerInfo":
+        names = list(_SETTINGS) if with_settings else []
+        commands = [encode("INFO"), *(encode("CONFIG", "GET", name) for name in names)]
+        info, *found = node.workers.send(b"".join(commands)).read_all(len(commands))
+        if isinstance(info, ResponseError):
+            raise info
+        # Alone, so that the time of the round trip is the error of the measurement.
         before = time.time_ns()
-        seconds, microseconds = with_store_errors(client.time, user=user)
+        [moment] = node.workers.send(encode("TIME")).read_all(1)
         after = time.time_ns()
+        if isinstance(moment, ResponseError):
+            raise moment
+        # Managed servers have no CONFIG, and the roles of `delayq_acl` may not call it.
+        settings = {
+            reply[0].decode(): reply[1].decode() for reply in found if isinstance(reply, list) and len(reply) == 2
+        }
         return replace(
             cls.of(info),
-            fsync=_configured(node, "appendfsync") if with_config else "",
-            snapshots=bool(with_config and _configured(node, "save")),
-            ahead_us=seconds * SECOND_US + microseconds - (before + after) // 2_000,
+            settings=settings,
+            ahead_us=int(moment[0]) * SECOND_US + int(moment[1]) - (before + after) // 2_000,
             within_us=(after - before) // 2_000,
         )
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> "ServerInfo":
+    def of(cls, text: bytes) -> "ServerInfo":
         """Read a reply of INFO."""
+        lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
+        info = {name: value for name, colon, value in lines if colon}
         valkey = "valkey_version" in info
         return cls(
             kind="valkey" if valkey else "redis",
-            version=str(info.get("valkey_version" if valkey else "redis_version", "")),
-            redis_version=str(info.get("redis_version", "")),
-            policy=str(info.get("maxmemory_policy", "")),
+            version=info.get("valkey_version" if valkey else "redis_version", ""),
+            redis_version=info.get("redis_version", ""),
+            policy=info.get("maxmemory_policy", ""),
             appends=bool(int(info.get("aof_enabled", 0))),
-            disk_ok={str(info.get(key, "ok")) for key in ("aof_last_write_status", "rdb_last_bgsave_status")} == {"ok"},
+            disk_ok={info.get(key, "ok") for key in ("aof_last_write_status", "rdb_last_bgsave_status")} == {"ok"},
             replica=info.get("role") == "slave",
+            replicas=int(info.get("connected_slaves", 0)),
+            in_cluster=info.get("cluster_enabled") == "1",
             used_memory=int(info.get("used_memory", 0)),
             maxmemory=int(info.get("maxmemory", 0)),
         )
+
+    @property
+    def fsync(self) -> str:
+        """When it calls fsync for its append-only file; "" if that is unknown."""
+        return self.settings.get("appendfsync", "")
 
     @property
     def persistence(self) -> str:
         """How jobs are kept on disk, in a few words."""
         if self.appends:
             return f"append-only file, fsync {self.fsync or 'unknown'}"
-        return "snapshots only" if self.snapshots else "none"
+        return "snapshots only" if self.settings.get("save") else "none"
 
     def fatal(self) -> Iterator[str]:
         """Yield the reasons why no command may start on this server, each with its cure."""
@@ -101,8 +135,7 @@ class ServerInfo:
 
     def warnings(self) -> Iterator[str]:
         """Yield what may fail later, each with its cure."""
-        if not self.policy:
-            yield "The Redis server does not report its maxmemory-policy; make sure that it is noeviction."
+        yield from self.unknown_policy()
         if not self.appends:
             yield (
                 f"The Redis server keeps no append-only file (persistence: {self.persistence}): a crash or restart "
@@ -113,22 +146,17 @@ class ServerInfo:
         if self.maxmemory and self.used_memory > _NEARLY_FULL * self.maxmemory:
             share = self.used_memory / self.maxmemory
             yield f"Redis's memory is {share:.0%} full; at maxmemory it refuses new jobs: raise maxmemory."
-        if abs(self.ahead_us) - self.within_us > _SKEW_US:
+        if abs(self.ahead_us) - self.within_us > SKEW_US:
             yield (
                 f"Redis's clock differs from this host's by {self.ahead_us / SECOND_US:+.1f} s. It decides when jobs "
                 f"are due, so times given to at() are off by as much; let NTP set both."
             )
 
+    def unknown_policy(self) -> Iterator[str]:
+        """Yield a warning if nobody knows whether the server evicts jobs."""
+        if not self.policy:
+            yield "The Redis server does not report its maxmemory-policy; make sure that it is noeviction."
+
     @property
     def _numbers(self) -> tuple[int, ...]:
         return tuple(int(part) for part in self.redis_version.split(".")[:2] if part.isdigit())
-
-
-def _configured(node: Node, name: str) -> str:
-    """Return a setting of the server, or "" if it cannot be read."""
-    try:
-        found = with_store_errors(partial(node.workers.client.config_get, name), user=node.connections.user)
-        return str(found.get(name, ""))
-    except (StoreAuthError, ScriptFault):
-        # Managed servers have no CONFIG, and the roles of `delayq_acl` may not call it.
-        return ""

@@ -1,0 +1,31 @@
+"""Reading: what a shard is asked step by step, apart from how it is sent.
+
+One reading may run alone, or with those of other shards at the same time: then all steps of one server are one write.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from django_delayq.store.client.script_call import ScriptCall
+
+T = TypeVar("T")
+
+#: A call that only reads, or a packed command that does.
+ReadCall: TypeAlias = ScriptCall | bytes
+#: Yields the calls of one step, is sent their replies, and returns what it read. One round trip a step.
+Reading: TypeAlias = Generator[Sequence[ReadCall], list[Any], T]
+
+
+def packed(call: ReadCall) -> bytes:
+    """Return the bytes to send."""
+    return call if isinstance(call, bytes) else call.packed
+
+
+def run_alone(reading: Reading[T], read_all: Callable[[Sequence[ReadCall]], list[Any]]) -> T:
+    """Run a reading; `read_all` returns the replies of one step."""
+    try:
+        calls = next(reading)
+        while True:
+            calls = reading.send(read_all(calls))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
