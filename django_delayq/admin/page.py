@@ -125,7 +125,7 @@ class PageContext:
 
     @cached_property
     def reads(self) -> ShardReads:
-        """What reads all shards side by side; a server that does not answer is asked once."""
+        """The reads of this page, of all shards at once. A server that does not answer is not asked again."""
         return self.store.reads(partial=True)
 
     @cached_property

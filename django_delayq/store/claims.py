@@ -263,7 +263,7 @@ class Claims:
         )
 
     def sweep(self, exchange: ExchangeRequest, *, all_queues: bool) -> SweepReply:
-        """Look what an idle worker would not hear of while its exchange waits behind a blocking pop. O(1) a queue.
+        """Find ready jobs whose notification was lost, while the exchange waits behind a blocking pop. O(1) a queue.
 
         Workers are notified of ready jobs of its queues; `all_queues`: those of all queues. The leases of claims that
         it makes afterwards count from here. It is sent in one write with those of other shards, a few milliseconds

@@ -98,7 +98,7 @@ class ExchangeSession:
         return self._claims.pack(request)
 
     def sweep(self, *, all_queues: bool) -> SweepReply:
-        """Look for what the blocking request would not hear of. See `Claims.sweep()`. Raises `StoreError`."""
+        """Find jobs whose notification was lost while the request blocks. See `Claims.sweep()`. Raises `StoreError`."""
         assert self._request is not None
         return self._claims.sweep(self._request[0], all_queues=all_queues)
 

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -12,6 +12,8 @@ from redis.exceptions import RedisError
 from django_delayq.store.slots import SLOTS
 from django_delayq.testing.local_redis import LocalRedisServer, free_port
 from tests.servers.certificates import Certificates
+from tests.servers.server_group import ServerGroup
+from tests.subprocesses import PATIENCE, until
 
 #: Milliseconds after which nodes take a silent node for dead. A failover takes about three times as long.
 NODE_TIMEOUT = 500
@@ -51,8 +53,8 @@ class ClusterNode:
         return bool(self.client.execute_command("ROLE")[0] == b"master")
 
 
-class LocalCluster:
-    """The nodes run from the `with` statement, or `start()`, until its end. Masters come first in `nodes`."""
+class LocalCluster(ServerGroup):
+    """The nodes run from the `with` statement until its end. Masters come first in `nodes`."""
 
     def __init__(
         self,
@@ -69,20 +71,10 @@ class LocalCluster:
         self._tls = tls
         if tls:
             self._options |= tls.server_options | {"tls-cluster": "yes", "tls-replication": "yes"}
-        self._stack = ExitStack()
+        super().__init__()
         self.nodes: list[ClusterNode] = []
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> Self:
+    def _start_all(self) -> None:
         """Start all nodes and return when each master accepts commands and each replica follows its master."""
         for _ in range(self._masters * (1 + self._replicas)):
             tls_port = free_port() if self._tls else 0
@@ -103,12 +95,6 @@ class LocalCluster:
         for index, replica in enumerate(self.nodes[self._masters :]):
             replica.ask("CLUSTER", "REPLICATE", masters[index % self._masters].id)
         self.wait_until_ready()
-        return self
-
-    def stop(self) -> None:
-        """End all nodes."""
-        self._stack.close()
-        self.nodes = []
 
     @property
     def url(self) -> str:
@@ -151,12 +137,10 @@ class LocalCluster:
         return seconds
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        give_up = time.monotonic() + 30
-        while not condition():
-            if time.monotonic() > give_up:
-                states = "\n".join(node.ask("CLUSTER", "NODES").decode() for node in self.nodes)
-                raise AssertionError(f"waited 30 s in vain until {what}:\n{states}")
-            time.sleep(0.02)
+        until(condition, what=what, patience=PATIENCE, details=self._states)
+
+    def _states(self) -> str:
+        return "\n".join(node.ask("CLUSTER", "NODES").decode() for node in self.nodes)
 
 
 def _known(node: ClusterNode) -> int:

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from django_delayq.job.ids import to_text
 from django_delayq.store.slots import hash_tag, slot_of
@@ -73,8 +76,14 @@ class ThreeMasters:
         return made
 
 
-@contextmanager
-def three_masters(program: Path) -> Iterator[ThreeMasters]:
-    """Run the cluster in the `with` block."""
-    with LocalCluster(server=program, masters=3, replicas=0) as cluster:
+@pytest.fixture(scope="module")
+def masters(server_program: Path) -> Iterator[ThreeMasters]:
+    """Three masters with two shards each."""
+    with LocalCluster(server=server_program, masters=3, replicas=0) as cluster:
         yield ThreeMasters(cluster)
+
+
+@pytest.fixture(autouse=True)
+def masters_in_use(masters: ThreeMasters, delayq_settings: Any) -> None:
+    """Let this process and those that a test starts use the three masters."""
+    delayq_settings.DELAYQ = {"REDIS": masters.url, "SHARDS": SHARDS, "ENQUEUE_TIMEOUT": 1}

@@ -1,17 +1,17 @@
 """Sentinel group: a master with replicas and Sentinels of this machine for tests."""
 
-import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import ResponseError
 
 from django_delayq.testing.local_redis import LocalRedisServer, free_port
 from tests.servers.certificates import Certificates
+from tests.servers.server_group import ServerGroup
+from tests.subprocesses import PATIENCE, until
 
 #: What the Sentinels call the master.
 SERVICE = "mymaster"
@@ -40,8 +40,8 @@ class LocalSentinel(LocalRedisServer):
         return [program, str(path), "--sentinel", *options]
 
 
-class SentinelGroup:
-    """The servers run from the `with` statement, or `start()`, until its end."""
+class SentinelGroup(ServerGroup):
+    """The servers run from the `with` statement until its end."""
 
     def __init__(
         self,
@@ -61,21 +61,11 @@ class SentinelGroup:
         self._tls = tls
         #: The port of each server that clients and other servers use.
         self._ports: dict[LocalRedisServer, int] = {}
-        self._stack = ExitStack()
+        super().__init__()
         self.servers: list[LocalRedisServer] = []
         self.sentinels: list[LocalRedisServer] = []
 
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> Self:
+    def _start_all(self) -> None:
         """Start everything and return when the Sentinels know each other and the replicas."""
         for index in range(1 + self._replicas):
             primary = {"replicaof": f"127.0.0.1 {self.port_of(self.servers[0])}"} if index else {}
@@ -93,12 +83,6 @@ class SentinelGroup:
             text = "\n".join(lines) + "\n"
             self.sentinels.append(self._start(partial(LocalSentinel, lines=text), options))
         self.wait_until_ready()
-        return self
-
-    def stop(self) -> None:
-        """End everything."""
-        self._stack.close()
-        self.servers, self.sentinels = [], []
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -147,6 +131,15 @@ class SentinelGroup:
         """Wait until all other servers follow the master."""
         self._until(lambda: self._following() == len(self.servers) - 1, "all replicas follow the master")
 
+    def rejoin(self, server: LocalRedisServer) -> None:
+        """Start a killed server again, as a replica of the master.
+
+        The Sentinels make it one, too, after ten seconds, and on a busy machine after a minute.
+        """
+        server.restart()
+        with self.client(server) as client:
+            client.replicaof("127.0.0.1", str(self.port_of(self.master())))
+
     def fail_over(self, *, by: int = 0) -> LocalRedisServer:
         """Make a Sentinel promote a replica, and return it once the Sentinel names it."""
         before = self.master(of=by)
@@ -189,8 +182,4 @@ class SentinelGroup:
         return server
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        give_up = time.monotonic() + 30
-        while not condition():
-            if time.monotonic() > give_up:
-                raise AssertionError(f"waited 30 s in vain until {what}: {self.ask('MASTERS')}")
-            time.sleep(0.02)
+        until(condition, what=what, patience=PATIENCE, details=lambda: str(self.ask("MASTERS")))

@@ -1,4 +1,4 @@
-"""Reading: what a shard is asked step by step, apart from how it is sent.
+"""Reading: the steps of a query of one shard, without the sending.
 
 One reading may run alone, or with those of other shards at the same time: then all steps of one server are one write.
 """

@@ -11,7 +11,7 @@ from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.nodes.resp import Part, encode
 from django_delayq.store.nodes.shared_writes import SharedWrites
 
-#: Seconds after which a server that was not reached is asked whether it replies, and seconds that it has for that.
+#: Seconds between two PINGs to a server that could not be reached, and the timeout of a PING in seconds.
 _ASK_AGAIN, _PATIENCE = 2.0, 0.1
 
 

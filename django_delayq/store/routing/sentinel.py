@@ -13,8 +13,8 @@ from django_delayq.store.nodes.errors import UNREACHABLE, is_read_only, was_not_
 from django_delayq.store.nodes.node import Node
 from django_delayq.store.routing.topology import Redirect, Topology
 
-#: Seconds after which the Sentinels are asked whether the primary still is one. A primary that was replaced accepts
-#: commands for about ten seconds, until the Sentinels make it a replica, and then drops what it accepted.
+#: Seconds between two questions to the Sentinels for the address of the primary. A replaced primary accepts commands
+#: for about ten seconds, until the Sentinels make it a replica. Then it drops what it accepted.
 _LOOK_AGAIN = 1.0
 #: Seconds between two questions after errors, and seconds that one Sentinel has to reply.
 _AFTER_ERROR, _PATIENCE = 0.1, 0.5

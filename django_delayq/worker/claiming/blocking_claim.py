@@ -61,7 +61,7 @@ class BlockingClaim:
         return 0.0
 
     def sweep(self) -> int:
-        """Look for what the request would not hear of. Return in how many µs the next promotion is overdue.
+        """Find jobs whose notification was lost. Return the µs after which the next promotion is overdue.
 
         An idle worker sends this now and then, and its pop stays. The request is cancelled if its reply was lost, and
         if it does not name all queues any more. Raises `StoreError`.

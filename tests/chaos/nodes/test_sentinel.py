@@ -39,7 +39,7 @@ def replace_master(group: SentinelGroup, *, kill: bool) -> tuple[float, float]:
         group.fail_over()
     promoted = time.time()
     if kill:
-        before.restart()
+        group.rejoin(before)
     return began, promoted
 
 
