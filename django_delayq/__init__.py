@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from django_delayq.task.by_name import execute_later
     from django_delayq.task.context import current_job
     from django_delayq.task.decorator import delayed_task
-    from django_delayq.task.handle import JobHandle, aget_job, get_job
+    from django_delayq.task.finding import aget_job, get_job
+    from django_delayq.task.handle import JobHandle
     from django_delayq.task.options.tenant import tenant
     from django_delayq.task.outbox import aenqueue_many, enqueue_many
     from django_delayq.task.task import Task
@@ -60,12 +61,12 @@ _HOMES = {
     "Task": "task.task",
     "Throttle": "job.unsent",
     "aenqueue_many": "task.outbox",
-    "aget_job": "task.handle",
+    "aget_job": "task.finding",
     "current_job": "task.context",
     "delayed_task": "task.decorator",
     "enqueue_many": "task.outbox",
     "execute_later": "task.by_name",
-    "get_job": "task.handle",
+    "get_job": "task.finding",
     "get_store": "store.store",
     "jobs": "control.jobs",
     "limit": "control.limits",

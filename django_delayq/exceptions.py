@@ -191,6 +191,17 @@ class StaleExchange(StoreError):
     """A later exchange of this worker was applied already."""
 
 
+class OtherLayout(StoreError):
+    """A shard knows another layout than this process, and did nothing. The caller learns it and asks again."""
+
+    retryable = True
+
+    def __init__(self, message: str = "", *, stored: str = "") -> None:
+        super().__init__(message, maybe_accepted=False)
+        #: The text of the layout that the shard knows; "" for none.
+        self.stored = stored
+
+
 class ShardsChanged(StoreError, ImproperlyConfigured):
     """DELAYQ['SHARDS'] changed, and unique keys of stored jobs belong to other shards now."""
 

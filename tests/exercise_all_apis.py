@@ -16,6 +16,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
+from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.limits import SlotReply
 from django_delayq.store.operations.spread import Spread
@@ -86,6 +87,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     apis.shard.send_on_notification()
     assert one_without_replicas(apis)
     apis.store.check_shards()
+    assert Lingering(apis.shard).count() is not None
     apis.store.check_servers()
     _look_and_tell(apis)
 

@@ -109,7 +109,7 @@ def read(page: PageContext, wanted: ListRequest) -> SchedulePage:
 
     With several shards that are filled unevenly a few more.
     """
-    start, shards = wanted.position, page.store.config.shards
+    start, shards = wanted.position, len(page.store.shard_numbers())
     size = runtime.current().bounds.scanned_rows // 2 if wanted.filter.is_set else _BATCH
     ahead = _first_batches(page, start, size)
     # By their ids: a batch may repeat one.
@@ -152,7 +152,7 @@ def read(page: PageContext, wanted: ListRequest) -> SchedulePage:
 
 def _first_batches(page: PageContext, start: Position, size: int) -> dict[int, ScheduleBatch]:
     """Return the first batch of each shard that a page probably needs, by shard: they have about equal shares."""
-    shards = page.store.config.shards
+    shards = len(page.store.shard_numbers())
     number = ceil(size * shards / max(1, page.snapshot.schedules))
 
     def of_shard(shard: int) -> Reading[ScheduleBatch]:

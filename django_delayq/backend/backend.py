@@ -133,7 +133,7 @@ class DelayQBackend(BaseTaskBackend):
         Raises TaskResultDoesNotExist, `StoreError`, and `UnknownTask` if this process does not know the function.
         """
         id_and_shard, store = from_text(result_id), get_store(self.alias)
-        if id_and_shard is None or id_and_shard[1] >= store.config.shards:
+        if id_and_shard is None or not store.has_shard(id_and_shard[1]):
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
         raw_id, shard = id_and_shard
         found = store.lookup(shard).find(raw_id)

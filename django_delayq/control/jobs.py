@@ -149,7 +149,7 @@ class Jobs:
         return get_store(self.backend)
 
     def _shards(self) -> Sequence[int]:
-        return range(self._store.config.shards) if self.shards is None else self.shards
+        return self._store.shard_numbers() if self.shards is None else self.shards
 
     def _only(self, possible: Sequence[State], method: str, what: str) -> list[State]:
         """Return the states that a method can change. Raises ValueError if there is none."""

@@ -11,11 +11,11 @@ from typing import Any, TypedDict
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import LimitClosed, Snooze, StoreError
-from django_delayq.job.ids import shard_of
 from django_delayq.job.job import LimitUse
 from django_delayq.logs import current_run, logger
 from django_delayq.store.digests import routing_of
 from django_delayq.store.operations.limits import LimitOperations, SlotReply
+from django_delayq.store.queries.limits import combined_limits
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.options.limits import check_cost, check_limit, read_limit
 
@@ -49,10 +49,13 @@ class Limit:
         self._use, self._cost, self._block_us, self._backend = use, cost, block_us, backend
         #: The lease that took the slot; None outside the block, and if the job had a slot before.
         self._lease: bytes | None = None
+        #: The shard that gave the slot.
+        self._shard = 0
 
     def counts(self) -> LimitCounts:
         """Return how many jobs run and wait. One round trip."""
-        [state] = self._store.limits(self._shard).find_limits([self._use])
+        shards = [place.shard for place in self._store.layout.places(self._routing)]
+        state = combined_limits([self._store.limits(shard).find_limits([self._use])[0] for shard in shards])
         opens_at = None if state.opens_us is None else moment(state.opens_us)
         return LimitCounts(running=state.running, waiting=state.waiting, opens_at=opens_at)
 
@@ -62,7 +65,12 @@ class Limit:
         Those that run continue. A time of more than a day counts as a day, because it often comes from the other side.
         Of several calls the longest time counts. Raises `InvalidDelay`.
         """
-        self._operations.back_off(self._use, duration_us(delay, name="the delay of back_off()"))
+        length_us = duration_us(delay, name="the delay of back_off()")
+
+        def back_off(shard: int, **place: Any) -> bool | None:
+            return self._limits(shard).back_off(self._use, length_us, **place) or None
+
+        self._store.at_place(self._routing, back_off)
 
     def __enter__(self) -> None:
         for wait in self._polls():
@@ -75,7 +83,7 @@ class Limit:
             return
         lease, self._lease = self._lease, None
         try:
-            self._operations.give_back_slot(self._use, lease=lease)
+            self._limits(self._shard).give_back_slot(self._use, lease=lease)
         except StoreError as fault:
             # The block has ended, and its own error, such as RetryLater, must not be lost. The slot frees itself.
             logger.warning("The slot of the limit %r is free later: %s", self._use.name, fault)
@@ -106,13 +114,8 @@ class Limit:
             poll = min(2 * poll, _MAX_POLL)
 
     def _check_lease(self) -> bytes | None:
-        """Return the lease of the running job, None outside a job. Raises TypeError and ValueError."""
+        """Return the lease of the running job, None outside a job. Raises TypeError."""
         run = current_run.get()
-        if run is not None and run[0].shard != self._shard:
-            raise ValueError(
-                f"the limit {self._use.name!r} is kept in another shard than this job; with SHARDS > 1 name it in the "
-                f"limit= of the task, so that its jobs are in that shard"
-            )
         if run is None and self._block_us is None:
             raise TypeError(
                 f"with limit({self._use.name!r}) outside a job must say how long it may wait for a slot: add block=, "
@@ -123,8 +126,20 @@ class Limit:
     def _request(self, lease: bytes | None, until: float) -> float | None:
         """Take a slot and return None, or return the seconds until one may be free. Raises if it is too late."""
         holder = lease or bytes(14) + os.urandom(16)
-        length_us = None if lease else _LONGEST_HOLD_US
-        taken, wait_us = self._operations.take_slot(self._use, lease=holder, cost=self._cost, length_us=length_us)
+        length_us, run = None if lease else _LONGEST_HOLD_US, current_run.get()
+
+        def take(shard: int, **place: Any) -> tuple[SlotReply, int | None] | None:
+            reply = self._limits(shard).take_slot(
+                self._use, lease=holder, cost=self._cost, length_us=length_us, **place
+            )
+            if reply[0] is SlotReply.LOST and run is not None and run[0].shard != shard:
+                raise ValueError(
+                    f"the limit {self._use.name!r} is kept in another shard than this job; with SHARDS > 1 name it in "
+                    f"the limit= of the task, so that its jobs are in that shard"
+                )
+            return None if reply[0] is SlotReply.GO_ON else reply
+
+        self._shard, (taken, wait_us) = self._store.at_place(self._routing, take)
         if taken is SlotReply.TAKEN:
             self._lease = holder
         if taken is SlotReply.LOST:
@@ -143,13 +158,12 @@ class Limit:
         return get_store(_backend_of_job(self._backend))
 
     @property
-    def _shard(self) -> int:
-        """The shard that keeps the limit."""
-        return shard_of(routing_of("", None, None, [self._use]) or b"", self._store.config.shards)
+    def _routing(self) -> bytes:
+        """The value that decides which shard keeps the limit."""
+        return routing_of("", None, None, [self._use]) or b""
 
-    @property
-    def _operations(self) -> LimitOperations:
-        return self._store.operations(self._shard).limits
+    def _limits(self, shard: int) -> LimitOperations:
+        return self._store.operations(shard).limits
 
 
 def limit(

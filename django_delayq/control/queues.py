@@ -185,4 +185,4 @@ def _read_all(store: Store, state: State, take: Callable[[JobPage], None], shard
 
 
 def _workers(store: Store) -> Iterator[WorkerControl]:
-    return (store.operations(shard).workers for shard in range(store.config.shards))
+    return (store.operations(shard).workers for shard in store.shard_numbers())

@@ -89,7 +89,7 @@ class Tenant:
         return [*store.reads().read(lambda shard: store.tenants(shard).read_tenant(self.queue, digest)).values()]
 
     def _shards(self) -> range:
-        return range(self._store.config.shards)
+        return self._store.shard_numbers()
 
 
 def counts(states: list[TenantState]) -> TenantCounts:
@@ -110,7 +110,7 @@ def iter_tenants(queue: str, backend: str | None) -> Iterator[tuple[Tenant, Tena
     for states in store.reads().read(lambda shard: store.tenants(shard).read_paused(queue)).values():
         paused |= {state.name: state for state in states if state.name is not None}
     # A step of all shards at a time: there may be very many tenants.
-    after = dict.fromkeys(range(store.config.shards), b"")
+    after = dict.fromkeys(store.shard_numbers(), b"")
     while after:
         batches = store.reads().read(partial(_read_batch, store, queue, after), after)
         for batch, _ in batches.values():

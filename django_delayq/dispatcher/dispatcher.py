@@ -145,9 +145,8 @@ class Dispatcher(Runnable):
 
     def _until_sweep_us(self) -> int:
         """Return the µs until the next sweep: of several shards at a tick, so that they sweep together."""
-        config = self._shard.config
-        sweep_us = config.dispatcher.sweep_us
-        return int(until_tick(sweep_us / SECOND_US) * SECOND_US) if config.shards > 1 else sweep_us
+        sweep_us = self._shard.config.dispatcher.sweep_us
+        return int(until_tick(sweep_us / SECOND_US) * SECOND_US) if self._shard.layout.served > 1 else sweep_us
 
     def _follow(self, *, notified: bool) -> float | None:
         """Return the seconds to sleep if another dispatcher promoted for this moment, or None to promote."""

@@ -59,7 +59,7 @@ def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int)
         return promoted_us, planting_us
 
     for shard, (promoted_us, planting_us) in reads.read(of_shard).items():
-        place, now_us = f" in {store.shards[shard].label}" if store.config.shards > 1 else "", snapshot.now_us
+        place, now_us = f" in {store.shards[shard].label}" if store.shard_count > 1 else "", snapshot.now_us
         if promoted_us is not None and now_us - promoted_us > late_us:
             yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher."
         if planting_us is not None and now_us - planting_us > late_us:

@@ -42,7 +42,7 @@ def change_task(
         command.print_result(options, text, dry_run=True, changed=0, tasks=[task] if would_change else [])
         return
     command.confirm(f"{present.capitalize()} task {task}?", options)
-    limits = [store.operations(shard).limits for shard in range(store.config.shards)]
+    limits = [store.operations(shard).limits for shard in store.shard_numbers()]
     # Jobs that were enqueued under an alias are jobs of the task.
     changed = sum([change(each, names) for each in limits]) > 0
     text = f"{past.capitalize()} task {task}." if changed else f"No change for task {task}."

@@ -10,6 +10,7 @@ from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import StoreError, StoreUnavailable, TenantFull
 from django_delayq.job.body.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Job
+from django_delayq.job.layout import Place
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.script import Script
@@ -42,6 +43,8 @@ class EnqueueResult:
     replaced: frozenset[int] = frozenset()
     #: Position in the batch -> the job as it was stored, if a later one with the same key gave it its arguments.
     stored: dict[int, Job] = field(default_factory=dict)
+    #: Positions of the jobs that belong to another shard, and of whose routing values nothing is left in this one.
+    elsewhere: frozenset[int] = frozenset()
 
 
 class Holder(NamedTuple):
@@ -69,16 +72,23 @@ class Enqueue:
 
     # Also for what it calls: Django looks for the decorator in all frames above.
     @sensitive_variables()
-    def prepare(self, unsent: Sequence[UnsentJob]) -> "EnqueueCall | ReplaceCall":
-        """Return the call that stores up to 250 jobs, not sent yet. Either all of them replace others, or none does."""
+    def prepare(
+        self, unsent: Sequence[UnsentJob], *, left: Sequence[bytes] = (), layout: int = 0
+    ) -> "EnqueueCall | ReplaceCall":
+        """Return the call that stores up to 250 jobs, not sent yet. Either all of them replace others, or none does.
+
+        `left`: for each job b"", or what `left_here()` returns if it is stored only while something of its routing
+        value is left here. `layout`: the number of the layout by which these jobs belong here; if the shard knows
+        another one, the reply raises `OtherLayout`. 0: it does not matter, as for jobs without a routing value.
+        """
         now = self._shard.clock.steady()
         each_remaining_us = [_remaining_us(item, now) for item in unsent]
         if unsent[0].replaces:
-            return ReplaceCall(self, unsent, each_remaining_us)
+            return ReplaceCall(self, unsent, each_remaining_us, left=left, layout=layout)
         if len(unsent) == 1 and not unsent[0].job.has_extras:
             call = self.enqueue_one(unsent[0], each_remaining_us[0])
         else:
-            call = self._prepare_batch(unsent, each_remaining_us)
+            call = self._prepare_batch(unsent, each_remaining_us, left=left, layout=layout)
         return EnqueueCall(call, unsent, each_remaining_us)
 
     def enqueue_one(self, item: UnsentJob, remaining_us: int | None) -> ScriptCall:
@@ -87,15 +97,23 @@ class Enqueue:
         args = [self._head_start, job.member, *self.due_and_body(item, remaining_us)]
         return self._shard.call(_ENQUEUE_ONE, args, queue=job.queue)
 
-    def _prepare_batch(self, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> ScriptCall:
+    def _prepare_batch(
+        self,
+        unsent: Sequence[UnsentJob],
+        each_remaining_us: Sequence[int | None],
+        *,
+        left: Sequence[bytes] = (),
+        layout: int = 0,
+    ) -> ScriptCall:
         numbers = _numbered(item.job.queue for item in unsent)
         more_keys = [key for queue in numbers for key in self._shard.keys.of_queue(queue)]
-        args: list[Part] = [self._head_start]
-        for item, remaining_us in zip(unsent, each_remaining_us, strict=True):
+        args: list[Part] = [self._head_start, layout if layout and any(is_routed(item.job) for item in unsent) else ""]
+        for number, (item, remaining_us) in enumerate(zip(unsent, each_remaining_us, strict=True)):
             job = item.job
             args += (job.member, numbers[job.queue], *self.due_and_body(item, remaining_us))
             if job.has_extras:
                 args += (self.extras(item).pack(), _how_unique(item), self._most_waiting(job))
+                args.append(left[number] if left else b"")
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
     def find_holders(self, digests: Sequence[bytes]) -> list[Holder | None]:
@@ -111,22 +129,27 @@ class Enqueue:
         unsent: Sequence[UnsentJob],
         each_remaining_us: Sequence[int | None],
         holders: Sequence[Holder | None],
+        *,
+        left: Sequence[bytes] = (),
+        layout: int = 0,
     ) -> tuple[int, list[bytes]]:
         """Store each job, or give its arguments, options and time to the waiting job that holds its key. Atomic.
 
-        Returns Redis's time (µs since the epoch), and per job STORED, REPLACED or KEPT; ELSEWHERE alone if a holder is
-        not where it was read: then nothing was done. No two jobs may have the same key. A repeated call replaces again.
+        Returns Redis's time (µs since the epoch), and per job STORED, REPLACED, KEPT or GO_ON; ELSEWHERE alone if a
+        holder is not where it was read: then nothing was done. No two jobs may have the same key. A repeated call
+        replaces again.
         """
         numbers = _numbered([*(item.job.queue for item in unsent), *(holder.queue for holder in holders if holder)])
-        args: list[Part] = [self._head_start]
-        for item, remaining_us, holder in zip(unsent, each_remaining_us, holders, strict=True):
+        args: list[Part] = [self._head_start, layout or ""]
+        jobs = zip(unsent, each_remaining_us, holders, strict=True)
+        for number, (item, remaining_us, holder) in enumerate(jobs):
             job = item.job
             signed = item if holder is None else replace(item, job=replace(job, raw_id=holder.raw_id))
             args += (numbers[job.queue], job.member, *self.due_and_body(signed, remaining_us))
             args.append(self.extras(item).pack())
             args += (holder.member, numbers[holder.queue]) if holder else (b"", 0)
             args.append(item.unique.max_wait_us if isinstance(item.unique, Debounce) else "")
-            args.append(self._most_waiting(job))
+            args += (self._most_waiting(job), left[number] if left else b"")
         keys = self._shard.keys
         more_keys = [key for queue in numbers for key in keys.named(queue).values()]
         now_us, *words = self._shard.run(_REPLACE, args, more_keys=more_keys)
@@ -187,13 +210,19 @@ class EnqueueCall:
         Raises `JobRefused`, and `StoreError`s whose `maybe_accepted` says whether the jobs may be stored.
         """
         now_us, *held = self._call.result()
+        elsewhere: frozenset[int] = frozenset()
+        if b"" in held:
+            elsewhere = frozenset(number for number, holder in zip(held[::2], held[1::2], strict=True) if not holder)
         return EnqueueResult(
             now_us=now_us,
             due_us=[
                 _due_us(item, remaining_us, now_us)
                 for item, remaining_us in zip(self._unsent, self._each_remaining_us, strict=True)
             ],
-            held={number: holder[:12] for number, holder in zip(held[::2], held[1::2], strict=True)} if held else {},
+            held={number: holder[:12] for number, holder in zip(held[::2], held[1::2], strict=True) if holder}
+            if held
+            else {},
+            elsewhere=elsewhere,
         )
 
     def abandon(self) -> None:
@@ -207,8 +236,16 @@ class ReplaceCall:
     Of jobs with the same key only the last one is sent, with the id of the first.
     """
 
-    def __init__(self, api: Enqueue, unsent: Sequence[UnsentJob], each_remaining_us: Sequence[int | None]) -> None:
-        self._api = api
+    def __init__(
+        self,
+        api: Enqueue,
+        unsent: Sequence[UnsentJob],
+        each_remaining_us: Sequence[int | None],
+        *,
+        left: Sequence[bytes],
+        layout: int,
+    ) -> None:
+        self._api, self._layout = api, layout
         self._ids = [item.job.raw_id for item in unsent]
         positions: dict[bytes, list[int]] = {}
         for number, item in enumerate(unsent):
@@ -219,6 +256,7 @@ class ReplaceCall:
             for same in self._positions
         ]
         self._each_remaining_us = [each_remaining_us[same[-1]] for same in self._positions]
+        self._left = [left[same[-1]] for same in self._positions] if left else ()
 
     def send(self) -> bool:
         """Send nothing, since the holders must be read first, and return False. See `EnqueueCall.send()`."""
@@ -238,7 +276,9 @@ class ReplaceCall:
                 error.maybe_accepted = False
                 raise
             try:
-                now_us, words = self._api.replace(self._unsent, self._each_remaining_us, holders)
+                now_us, words = self._api.replace(
+                    self._unsent, self._each_remaining_us, holders, left=self._left, layout=self._layout
+                )
             except TenantFull as error:
                 for each in (error, *error.others):
                     each.indexes = [number for index in each.indexes for number in self._positions[index]]
@@ -256,9 +296,12 @@ class ReplaceCall:
 
     def _result(self, now_us: int, words: Sequence[bytes], holders: Sequence[Holder | None]) -> EnqueueResult:
         due_us, replaced = [now_us] * len(self._ids), set[int]()
-        held, stored = dict[int, bytes](), dict[int, Job]()
+        held, stored, elsewhere = dict[int, bytes](), dict[int, Job](), set[int]()
         calls = zip(self._unsent, self._each_remaining_us, self._positions, words, holders, strict=True)
         for item, remaining_us, (first, *others), word, holder in calls:
+            if word == b"GO_ON":
+                elsewhere.update((first, *others))
+                continue
             due_us[first] = _due_us(item, remaining_us, now_us)
             raw_id = item.job.raw_id if holder is None or word == b"STORED" else holder.raw_id
             # After a lost reply the holder may be the job itself.
@@ -267,7 +310,24 @@ class ReplaceCall:
                 stored[first] = item.job
             held.update(dict.fromkeys(others if is_own else (first, *others), raw_id))
             replaced.update(others if is_own else (first, *others) if word == b"REPLACED" else ())
-        return EnqueueResult(now_us=now_us, due_us=due_us, held=held, replaced=frozenset(replaced), stored=stored)
+        return EnqueueResult(
+            now_us=now_us,
+            due_us=due_us,
+            held=held,
+            replaced=frozenset(replaced),
+            stored=stored,
+            elsewhere=frozenset(elsewhere),
+        )
+
+
+def is_routed(job: Job) -> bool:
+    """Return whether a routing value leads to a job's shard. A job of a recurring schedule is with its schedule."""
+    return (job.key is not None or job.tenant is not None or bool(job.limits)) and job.occurrence is None
+
+
+def left_here(place: Place, routing: bytes) -> bytes:
+    """Return what scripts take for a job that a shard stores only while its routing value lingers there."""
+    return b"" if place.is_home else place.left_since.to_bytes(8) + routing
 
 
 def _numbered(queues: Iterable[str]) -> dict[str, int]:

@@ -181,7 +181,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "per worker: at most one element: it sends a heartbeat at once; stop and quiet write it for a minute",
     ),
     "forwarded": ("stream", "jobs that a forwarding pool handed on; its readers trim it"),
-    "shards": ("string", "number of shards over which the jobs are spread; in shard 0 only"),
+    "shards": (
+        "string",
+        "the layout: number of shards over which the jobs are spread, and over which they were; its text is in "
+        "job/layout.py; set_layout writes it in each shard",
+    ),
+    "lingering": (
+        "hash",
+        "routing value that belongs to another shard by now -> number of the count that found something of it here; "
+        "the layout is in _layout.lua; forget_lingering removes it",
+    ),
 }
 
 

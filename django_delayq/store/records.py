@@ -94,15 +94,17 @@ class ExtrasRecord(NamedTuple):
         if flags & 64 and len(stored) >= 13:
             version = int.from_bytes(stored[9:13])
             return cls(tenant=tenant, weight=weight, schedule=stored[1:9], schedule_version=version)
+        limits = _limits(stored[:-9] if tenant else stored) if flags & 32 else ()
         if len(stored) < 17 or not flags & 1:
             throttle = stored[1:17] if len(stored) >= 17 and flags & 8 else b""
-            return cls(tenant=tenant, weight=weight, throttle=throttle)
+            return cls(tenant=tenant, weight=weight, throttle=throttle, limits=limits)
         return cls(
             digest=stored[1:17],
             until_start=bool(flags & 2),
             first_call_us=int.from_bytes(stored[17:25]) if flags & 4 and len(stored) >= 25 else None,
             tenant=tenant,
             weight=weight,
+            limits=limits,
         )
 
 
@@ -192,6 +194,13 @@ class DeclaredBy:
     def count(size: int) -> int:
         """Return how many schedules are declared, given the length of `declared_by`."""
         return max(0, size - _DECLARED_BY.size) // 8
+
+
+def _limits(stored: bytes) -> tuple[tuple[bytes, int], ...]:
+    """Return the limits and costs at the end of an extras record without its tenant, before its last byte."""
+    start = len(stored) - 1 - 14 * (stored[-1] % 128)
+    entries = (stored[at : at + 14] for at in range(max(1, start), len(stored) - 14, 14))
+    return tuple((entry[:12], int.from_bytes(entry[12:])) for entry in entries)
 
 
 def _duration_ms(packed: int) -> int:

@@ -8,6 +8,7 @@ from redis.exceptions import NoScriptError
 
 from django_delayq.clock import SECOND_US, Clock
 from django_delayq.conf.config import Config
+from django_delayq.job.layout import Layout
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
@@ -26,6 +27,13 @@ T = TypeVar("T")
 _NOTIFY = Script("notify")
 
 
+class KnownLayout:
+    """The layout that this process knows; all shards of a store have the same object."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+
 class Shard:
     """Index, settings, connections, keys and clock of a share of the jobs. Thread-safe."""
 
@@ -38,7 +46,10 @@ class Shard:
         cipher: Cipher,
         route: Route,
         clock: Clock,
+        known: KnownLayout | None = None,
+        siblings: "Sequence[Shard]" = (),
     ) -> None:
+        """`siblings` are all shards of its store, this one too; more may follow, in this list."""
         self.index = index
         self.config = config
         self.signer = signer
@@ -48,6 +59,13 @@ class Shard:
         self.clock = clock
         #: What calls of producers wait for.
         self._replication = self._make_replication() if route.for_producers and config.wait_replicas else None
+        self._known = known or KnownLayout(Layout.of(config.shards))
+        self.siblings = siblings
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the shards, as this process knows it."""
+        return self._known.layout
 
     def run(
         self,
@@ -64,7 +82,7 @@ class Shard:
         A call that `can_wait` goes out in one write with those of other shards of the same server.
         """
         call = self.call(script, args, queue=queue, more_keys=more_keys, **named_keys)
-        return call.result_with_others() if can_wait and self.config.shards > 1 else call.result()
+        return call.result_with_others() if can_wait and self.layout.served > 1 else call.result()
 
     def call(
         self,
@@ -124,7 +142,7 @@ class Shard:
 
     def execute_with_others(self, *command: Part) -> Any:
         """Run one command in one write with those of other shards, a few milliseconds later. See `execute()`."""
-        if self.config.shards == 1:
+        if self.layout.served == 1:
             return self.execute(*command)
         packed = encode(*command)
         return self._with_store_errors(lambda: self.route.read_shared(packed))

@@ -2,7 +2,9 @@
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import TypeVar
 
 from django.utils.functional import cached_property
 
@@ -10,29 +12,34 @@ from django_delayq import runtime
 from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
-from django_delayq.exceptions import ShardsChanged
-from django_delayq.job.ids import shard_of
-from django_delayq.job.job import LimitUse
+from django_delayq.exceptions import OtherLayout, StoreUnavailable
+from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
+from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
-from django_delayq.store.enqueue import Enqueue
+from django_delayq.store.enqueue import Enqueue, is_routed, left_here
+from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
 from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.queries.snapshot import Snapshot, combined
 from django_delayq.store.queries.tenants import TenantQueries
-from django_delayq.store.records import DeclaredBy
 from django_delayq.store.routing.route import Route
 from django_delayq.store.routing.topologies import make_topology
 from django_delayq.store.routing.topology import Topology
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.store.servers.server_check import ServerCheck, check_servers
-from django_delayq.store.shard import Shard
+from django_delayq.store.shard import KnownLayout, Shard
 from django_delayq.store.slots import hash_tag, slot_of
+
+T = TypeVar("T")
+#: How many times a call follows a layout that changes meanwhile.
+_TRIES = 10
 
 
 class Store:
@@ -46,7 +53,12 @@ class Store:
         self.signer = BodySigner(on=config.sign)
         self.cipher = Cipher(on=config.encrypt, secrets=config.encryption_keys)
         self._clock = clock or runtime.current().clock
-        self._shards_checked = False
+        self._known = KnownLayout(Layout.of(config.shards))
+        #: How this process learns the layout of the shards.
+        self.layouts = Layouts(self._known, setting=config.shards, shard=self._producer_shard)
+        # More follow when a later layout has more. Two threads may make the same one, which harms nobody.
+        self._made: dict[bool, list[Shard]] = {True: [], False: []}
+        self._enqueue_apis: list[Enqueue] = []
         self._dashboards: dict[int, DashboardQueries] = {}
 
     # Django's cached_property: before Python 3.12 that of functools holds a lock, and a fork copies it locked.
@@ -55,24 +67,28 @@ class Store:
         """Which server has which shard. Raises ImproperlyConfigured if the client library does not accept REDIS."""
         return make_topology(self.config.redis, producer_timeout=self.config.enqueue_timeout)
 
-    @cached_property
+    @property
     def shards(self) -> list[Shard]:
         """The shards for workers and dispatchers: a command may take 5 s."""
-        return self._shards(for_producers=False)
+        return self._shards(self.shard_count, for_producers=False)[: self.shard_count]
 
-    @cached_property
+    @property
     def _producer_shards(self) -> list[Shard]:
         """The shards for everybody else: a call may take ENQUEUE_TIMEOUT."""
-        return self._shards(for_producers=True)
+        return self._shards(self.shard_count, for_producers=True)
 
-    @cached_property
-    def _enqueue_apis(self) -> list[Enqueue]:
-        return [Enqueue(shard) for shard in self._producer_shards]
+    def _producer_shard(self, index: int) -> Shard:
+        return self._shards(index + 1, for_producers=True)[index]
 
-    def _shards(self, *, for_producers: bool) -> list[Shard]:
-        return [self._shard(index, for_producers=for_producers) for index in range(self.config.shards)]
+    def _shards(self, count: int, *, for_producers: bool) -> list[Shard]:
+        """Return at least so many shards."""
+        made = self._made[for_producers]
+        if len(made) < count:
+            with _lock:
+                made += [self._shard(index, made, for_producers) for index in range(len(made), count)]
+        return made
 
-    def _shard(self, index: int, *, for_producers: bool) -> Shard:
+    def _shard(self, index: int, siblings: list[Shard], for_producers: bool) -> Shard:
         return Shard(
             index=index,
             config=self.config,
@@ -80,6 +96,8 @@ class Store:
             cipher=self.cipher,
             route=Route(self.topology, slot_of(hash_tag(index)), shard=index, for_producers=for_producers),
             clock=self._clock,
+            known=self._known,
+            siblings=siblings,
         )
 
     def disconnect_idle(self) -> None:
@@ -90,27 +108,32 @@ class Store:
 
     def enqueue_api(self, shard: int) -> Enqueue:
         """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
-        return self._enqueue_apis[shard]
+        apis = self._enqueue_apis
+        if shard >= len(apis):
+            with _lock:
+                apis += map(Enqueue, self._shards(shard + 1, for_producers=True)[len(apis) :])
+        return apis[shard]
 
     def shard_for(self, raw_id: bytes, routing: bytes | None) -> int:
         """Return the shard of a new job: by its routing value, or without one by its id.
 
         With ROUTE_AROUND a job without a routing value goes to the next shard whose server was reached lately.
         """
-        shard = shard_of(routing or raw_id, self.config.shards)
+        layout = self.layout
+        shard = layout.home(routing or raw_id)
         if routing is not None or not self.config.route_around:
             return shard
-        routes = [each.route for each in self._producer_shards]
+        routes = [each.route for each in self._producer_shards[: layout.shards]]
         order = [*range(shard, len(routes)), *range(shard)]
         return next((index for index in order if not routes[index].is_down), shard)
 
     def operations(self, shard: int) -> Operations:
         """Return the APIs for changes to jobs, queues and workers."""
-        return Operations(self._producer_shards[shard])
+        return Operations(self._producer_shard(shard))
 
     def lookup(self, shard: int) -> Lookup:
         """Return the API that reads jobs."""
-        return Lookup(self._producer_shards[shard])
+        return Lookup(self._producer_shard(shard))
 
     def holder(
         self, task: str, key: str, tenant: str | None, limits: Sequence[LimitUse] | None = ()
@@ -119,23 +142,33 @@ class Store:
 
         `limits` are those of the job; None: they are not known, and every shard is asked.
         """
-        shards: Iterable[int] = range(self.config.shards)
+        shards: Iterable[int] = self.shard_numbers()
         if limits is not None:
-            routing = routing_of(task, key, tenant, limits if self.config.shards > 1 else ())
-            shards = [shard_of(routing or b"", self.config.shards)]
+            routing = routing_of(task, key, tenant, limits if self.shard_count > 1 else ())
+            shards = [place.shard for place in self.layout.places(routing or b"")]
         for shard in shards:
             if raw_id := self.lookup(shard).holder(key_digest(task, key, tenant)):
                 return raw_id, shard
         return None
 
+    def find(self, raw_id: bytes, shard: int, *, queue: str = DEFAULT_QUEUE, member: bytes = b"") -> JobRow:
+        """Return a job in any state, as `Lookup.find()` does.
+
+        If it is gone from the shard of its id, and the number of shards has changed, the other shards are asked.
+        """
+        row = self.lookup(shard).find(raw_id, queue=queue, member=member)
+        others = range(self.shard_count if row.state is State.GONE and self.layout.has_changed else 0)
+        found = (self.lookup(other).find(raw_id, queue=queue, member=member) for other in others if other != shard)
+        return next((each for each in found if each.state is not State.GONE), row)
+
     def schedules(self, shard: int) -> Schedules:
         """Return the API that stores, changes and reads recurring schedules."""
-        return Schedules(self._producer_shards[shard])
+        return Schedules(self._producer_shard(shard))
 
     def find_schedule(self, text_id: str) -> StoredSchedule | None:
         """Return the schedule of a `text_id`; None if there is none, or if the text is no id. One round trip."""
-        id, shard = from_text_id(text_id) or (b"", self.config.shards)
-        return self.schedules(shard).find([id])[0] if shard < self.config.shards else None
+        id, shard = from_text_id(text_id) or (b"", -1)
+        return self.schedules(shard).find([id])[0] if shard >= 0 and self.has_shard(shard) else None
 
     def find_schedules(
         self, tasks: Iterable[str], name: str, *, reads: ShardReads | None = None
@@ -144,21 +177,22 @@ class Store:
         by_shard: dict[int, list[bytes]] = {}
         for task in tasks:
             id = schedule_id(task, name)
-            by_shard.setdefault(shard_of(id, self.config.shards), []).append(id)
+            by_shard.setdefault(self.layout.home(id), []).append(id)
         found = (reads or self.reads()).read(lambda shard: self.schedules(shard).read_found(by_shard[shard]), by_shard)
         return [each for schedules in found.values() for each in schedules if each is not None]
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""
-        return TenantQueries(self._producer_shards[shard])
+        return TenantQueries(self._producer_shard(shard))
 
     def limits(self, shard: int) -> LimitQueries:
         """Return the API that reads limits and paused tasks."""
-        return LimitQueries(self._producer_shards[shard])
+        return LimitQueries(self._producer_shard(shard))
 
     def reads(self, *, partial: bool = False) -> ShardReads:
         """Return what reads all shards side by side; with `partial` without those whose servers do not answer."""
-        return ShardReads(self._producer_shards, partial=partial)
+        self.layouts.learn()
+        return ShardReads(self._producer_shards[: self.shard_count], partial=partial)
 
     def limit_states(
         self, tasks: Sequence[str] = (), *, reads: ShardReads | None = None
@@ -178,7 +212,7 @@ class Store:
     def dashboard(self, shard: int) -> DashboardQueries:
         """Return the dashboard's API: the same object each time, since it remembers the names of the queues."""
         if shard not in self._dashboards:
-            self._dashboards[shard] = DashboardQueries(self._producer_shards[shard])
+            self._dashboards[shard] = DashboardQueries(self._producer_shard(shard))
         return self._dashboards[shard]
 
     def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, reads: ShardReads | None = None) -> Snapshot:
@@ -197,53 +231,102 @@ class Store:
         With `with_settings`, also at those of its settings that this user may read. Raises a `StoreError` if none
         answers.
         """
-        slots = {index: slot_of(hash_tag(index)) for index in range(self.config.shards)}
+        slots = {index: slot_of(hash_tag(index)) for index in range(self.shard_count)}
         replicas = self.config.wait_replicas
         return check_servers(self.topology, slots, wait_replicas=replicas, with_settings=with_settings)
 
+    def check_shards(self, *, force: bool = False) -> None:
+        """Compare SHARDS with the stored layout of the shards; store it if there is none.
+
+        The stored layout decides. A process whose SHARDS is a former number follows it. Another number is stored, but
+        raises `ShardsChanged`, unless forced, if jobs with unique keys wait (a key could be held in two shards), if a
+        shard that is no longer used holds jobs, or if there are recurring schedules that no code declares (their names
+        would be looked up in another shard).
+        """
+        self.layouts.check(force=force)
+
     def check_shards_once(self) -> None:
         """Run `check_shards()` at the first call. Otherwise a unique key could be held in two shards."""
-        if not self._shards_checked:
+        if not self.layouts.is_checked:
             self.check_shards()
 
     def store_limits(self, shards: Iterable[int] | None = None) -> None:
         """Store the rules of LIMITS in these shards, or in all: they apply from now on. One round trip a shard."""
-        for shard in range(self.config.shards) if shards is None else shards:
+        for shard in self.shard_numbers() if shards is None else shards:
             self.operations(shard).limits.set_limits(self.config.tasks.limits.items())
 
     def known_shards(self) -> int:
         """Return the number of shards over which the stored jobs are spread; 0 if none is stored."""
-        shard = self._producer_shards[0]
-        stored = shard.execute("GET", shard.keys("shards")) or b""
-        # A value that is no number was edited manually.
-        return int(stored) if stored.isdigit() else 0
+        found = self.layouts.read()
+        return 0 if found is None else found.shards
 
-    def check_shards(self, *, force: bool = False) -> None:
-        """Compare SHARDS with the number over which the stored jobs are spread, and store it.
+    @property
+    def layout(self) -> Layout:
+        """The layout of the shards, as this process knows it."""
+        return self._known.layout
 
-        Raises `ShardsChanged`, unless forced, if jobs with unique keys wait (a key could be held in two shards), if a
-        shard that is no longer used holds jobs, or if there are recurring schedules that no code declares (their names
-        would be looked up in another shard).
+    @property
+    def shard_count(self) -> int:
+        """The number of shards that exist, as far as this process knows. No round trip."""
+        return self._known.layout.served
+
+    def shard_numbers(self) -> range:
+        """Return the numbers of all shards. A round trip every few seconds, since there may be more by now."""
+        self.layouts.learn()
+        return range(self.shard_count)
+
+    def has_shard(self, shard: int) -> bool:
+        """Return whether a shard exists. One round trip if this process does not know it."""
+        if shard >= self.shard_count:
+            self.layouts.read()
+        return shard < self.shard_count
+
+    def first_shard(self, job: Job) -> int:
+        """Return the shard to which a job is sent first. A round trip every few seconds. Raises `ShardsChanged`."""
+        layouts = self.layouts
+        if monotonic() >= layouts.learn_at:
+            layouts.read(job.shard if job.shard < self.shard_count else 0)
+        if not layouts.is_checked and (self.shard_count > 1 or is_routed(job)):
+            self.check_shards()
+        return places_of(job, self.layout)[0][0].shard if self.may_differ else job.shard
+
+    def at_place(self, routing: bytes, call: Callable[..., T | None]) -> tuple[int, T]:
+        """Make a call in the shard that has something of a routing value; return the shard and the reply.
+
+        The shards are asked in their order: `call(shard, left=…, layout=…)` returns None if nothing of the value is
+        left there. Raises what it raises.
         """
-        first, shards, known = self._producer_shards[0], self.config.shards, self.known_shards()
-        self._shards_checked = True
-        if known == shards:
-            return
-        for index in range(known if not force else 0):
-            shard = self._shard(index, for_producers=True)
-            nouns = ("unique_keys", "jobs", "dead_bodies", "schedules")
-            lengths = [["HLEN", shard.keys(noun)] for noun in nouns]
-            keyed, jobs, dead, schedules, size = shard.execute_all([*lengths, ["STRLEN", shard.keys("declared_by")]])
-            left, at_run_time = jobs + dead, schedules - DeclaredBy.count(size)
-            if keyed or at_run_time > 0 or (left and index >= shards):
-                self._shards_checked = False
-                raise ShardsChanged(
-                    f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, "
-                    f"{keyed} of them keyed, and {max(0, at_run_time)} recurring schedules that were set at run time: "
-                    f"set it back until the jobs are done and the schedules are deleted, "
-                    f"or start run_dispatcher once with --force-shards."
-                )
-        first.execute("SET", first.keys("shards"), shards)
+        self.layouts.learn()
+        self.check_shards_once()
+        for _ in range(_TRIES):
+            layout = self.layout
+            for place in layout.places(routing):
+                try:
+                    reply = call(place.shard, left=left_here(place, routing), layout=layout.number)
+                except OtherLayout as error:
+                    self.layouts.follow(error, place.shard)
+                    break
+                if reply is not None:
+                    return place.shard, reply
+        raise StoreUnavailable(f"the number of shards changed {_TRIES} times meanwhile", maybe_accepted=False)
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether jobs may belong to another shard than the one that they have."""
+        return self.layouts.has_changed or not self.layout.is_settled
+
+
+def places_of(job: Job, layout: Layout) -> tuple[list[Place], bytes]:
+    """Return the shards that may have to store a new job, in the order in which they are asked; and its routing value.
+
+    b"" is none. Raises ValueError if its limits lead to several shards.
+    """
+    if not is_routed(job):
+        # One of a recurring schedule is in the shard of that.
+        stays = job.shard < layout.shards or job.occurrence is not None
+        return [Place(job.shard if stays else layout.home(job.raw_id))], b""
+    routing = routing_of(job.task, job.key, job.tenant, job.limits if layout.served > 1 else ()) or b""
+    return layout.places(routing), routing
 
 
 # Reentrant: a signal handler that enqueues may interrupt the first call.

@@ -1,6 +1,6 @@
 """Handle: one job as its enqueuer sees it, before and after it is sent."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
 from secrets import token_bytes
@@ -10,11 +10,10 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.conf.settings import sharing_alias
-from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayValueError, JobDropped, JobExpired, NoResult, WaitTimeout
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.ids import from_text, to_text
-from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
+from django_delayq.job.ids import to_text
+from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import JobError, Result
 from django_delayq.job.unsent import UnsentJob
@@ -24,7 +23,6 @@ from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.queries.result_waiter import wait_for_result, watch_of
 from django_delayq.store.store import Store, get_store
 
@@ -168,7 +166,10 @@ class JobHandle:
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
         while (ended := await in_thread(self._ended, until, seconds)) is None:
-            watch, left = watch_of(self._store.shards[self._shard], self._lookup), until - monotonic()
+            watch, left = (
+                watch_of(self._store.shards[self._shard], self._store.lookup(self._shard)),
+                until - monotonic(),
+            )
             await watch.wait(self._raw_id, None if left == inf else left)
         return ended[0]
 
@@ -189,13 +190,17 @@ class JobHandle:
         """Look the job up again; returns this handle. One or two round trips, none while it is surely unsent."""
         if self._is_surely_unsent:
             return self
-        if self._shard >= self._store.config.shards:
+        if not self._store.has_shard(self._shard):
             self._state, self._due_us = State.GONE, None
             return self
         known = self._job
-        found = self._lookup.find(
-            self._raw_id, queue=known.queue if known else DEFAULT_QUEUE, member=known.member if known else b""
+        found = self._store.find(
+            self._raw_id,
+            self._shard,
+            queue=known.queue if known else DEFAULT_QUEUE,
+            member=known.member if known else b"",
         )
+        self._shard = found.shard
         self._show(found)
         self._job = found.job or known
         if self.draft is not None and found.state is State.GONE:
@@ -212,17 +217,19 @@ class JobHandle:
             self.drop()
             return True
         self._token = self._token or token_bytes(8)
-        cancelled = False
-        if self._shard < self._store.config.shards:
-            [effect] = self._operations.waiting_jobs.cancel(
-                [BatchJob(raw_id=self._raw_id)], token=self._token, may_arrive=self.maybe_sent
-            )
-            cancelled = effect.done
+        cancelled = self._cancel() or self._has_moved() and self._cancel()
         # Only after the reply: without one the caller may still send the job.
         self.draft = None
         kept = State.CANCELLED if self._keeps_result() else State.GONE
         self._state, self._due_us = (kept, None) if cancelled else (None, None)
         return cancelled
+
+    def _cancel(self) -> bool:
+        job = BatchJob(raw_id=self._raw_id)
+        return self._store.has_shard(self._shard) and all(
+            effect.done
+            for effect in self._operations.waiting_jobs.cancel([job], token=self._token, may_arrive=self.maybe_sent)
+        )
 
     def stop(self, grace: float | timedelta = 10) -> bool:
         """Stop the job: cancel it if it waits, else ask its code to stop within `grace` (seconds or a timedelta).
@@ -237,8 +244,7 @@ class JobHandle:
         for _ in range(3):
             if self.cancel():
                 return True
-            known = self._shard < self._store.config.shards
-            if known and self._operations.workers.stop(self._raw_id, grace_us=grace_us):
+            if self._store.has_shard(self._shard) and self._operations.workers.stop(self._raw_id, grace_us=grace_us):
                 self._state = None
                 return True
             if self.refresh()._state not in _HAS_DUE:
@@ -260,11 +266,13 @@ class JobHandle:
             self._job = self.draft.job
             if not self.maybe_sent:
                 return True
-        if self._shard >= self._store.config.shards:
+        if not self._store.has_shard(self._shard):
             return False
         # A delay of None means at once.
         job = BatchJob(raw_id=self._raw_id, delay_us=delay_us or 0, due_us=due_us)
         [effect] = self._operations.waiting_jobs.reschedule([job])
+        if not effect.done and self._has_moved():
+            [effect] = self._operations.waiting_jobs.reschedule([job])
         if effect.error is not None:
             raise effect.error
         self._state, self._due_us = None, effect.due_us
@@ -289,6 +297,12 @@ class JobHandle:
     def drop(self) -> None:
         """Forget a draft that was surely not accepted, so that nothing sends it."""
         self.draft, self._state = None, State.GONE
+
+    def mark_shard(self, shard: int) -> None:
+        """Record the shard to which the draft is sent. It is another one if the number of shards has changed since."""
+        self._shard = shard
+        if self._job is not None and self._job.shard != shard:
+            self._job = replace(self._job, shard=shard)
 
     def mark_packed(self) -> None:
         """Record that the draft is in a batch: from now on the job is looked up in Redis."""
@@ -344,6 +358,11 @@ class JobHandle:
     def _is_surely_unsent(self) -> bool:
         return self._state is State.UNSENT and not self.maybe_sent
 
+    def _has_moved(self) -> bool:
+        """Return whether the job is in another shard now, where its dead letter was retried or its commit sent it."""
+        before = self._shard
+        return self._store.layout.has_changed and self.refresh()._shard != before
+
     def _keeps_result(self) -> bool:
         return self._job is not None and self._job.result_ttl_us is not None
 
@@ -361,10 +380,6 @@ class JobHandle:
         return get_store(self.backend)
 
     @property
-    def _lookup(self) -> Lookup:
-        return self._store.lookup(self._shard)
-
-    @property
     def _operations(self) -> Operations:
         return self._store.operations(self._shard)
 
@@ -374,27 +389,3 @@ def _grace_us(grace: float | timedelta) -> int:
     if grace_us > LONGEST_GRACE_US:
         raise DelayValueError("grace must be at most one day (86,400 s); a job that may take longer needs no stop()")
     return grace_us
-
-
-def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:
-    """Return the handle of a job by its id, or None if there is no such job. One or two round trips.
-
-    `backend` is the alias in TASKS that enqueued the job, if that alias has a store of its own.
-    """
-    place = from_text(job_id)
-    if place is None:
-        return None
-    handle = JobHandle(raw_id=place[0], shard=place[1], backend=backend)
-    return None if handle.state is State.GONE else handle
-
-
-def holder_of(task: str, key: str, tenant: str | None, limits: Sequence[LimitUse] | None = ()) -> JobHandle | None:
-    """Return the handle of the job that holds a unique key, or throttles its calls, or None. See `Store.holder()`."""
-    tenant = None if tenant is None else check_name(tenant, name="tenant")
-    found = get_store().holder(task, check_name(key, name="key"), tenant, limits)
-    return JobHandle(raw_id=found[0], shard=found[1]) if found else None
-
-
-async def aget_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:
-    """Do what `get_job()` does, from async code."""
-    return await in_thread(get_job, job_id, backend=backend)

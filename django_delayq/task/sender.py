@@ -5,21 +5,18 @@ large call takes the longer of both times, not their sum. A pool that limits its
 then each batch is accepted before the next one is made.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from django_delayq import runtime
-from django_delayq.exceptions import JobRefused, KeyHeld, StoreError, TenantFull
-from django_delayq.job.ids import to_text
-from django_delayq.signals import announce, has_listener, job_enqueued
+from django_delayq.exceptions import JobRefused, StoreError
+from django_delayq.signals import job_enqueued
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.store import get_store
-from django_delayq.task import registry
+from django_delayq.task.batch import Batch
 from django_delayq.task.handle import JobHandle
 
 #: Most bytes of bodies in one batch: these block Redis for a few milliseconds.
@@ -54,7 +51,7 @@ def _send_one(handle: JobHandle) -> None:
     # `send()` has checked it.
     assert draft is not None
     try:
-        batch = Batch(handle.backend, draft.job.shard, [handle])
+        batch = Batch(handle.backend, get_store(handle.backend).first_shard(draft.job), [handle])
         try:
             batch.accept()
         except BaseException as error:
@@ -231,8 +228,10 @@ class Sender:
                 batch.accept()
             except BaseException as error:
                 batch.restore(error)
+                self.accepted += batch.accepted
+                batch.announce()
                 raise
-            self.accepted += len(batch.handles)
+            self.accepted += batch.accepted
             self._unannounced.append(batch)
 
     def _announce(self) -> list[JobHandle]:
@@ -242,94 +241,6 @@ class Sender:
             batch.announce()
             announced += batch.handles
         return announced
-
-
-class Batch:
-    """Jobs of one shard, stored all or none. While it is in flight its handles have no draft."""
-
-    def __init__(self, backend: str | None, shard: int, handles: list[JobHandle]) -> None:
-        self.handles = handles
-        self._shard = shard
-        #: Whether any byte of it may have been sent.
-        self._sent = False
-        self._drafts = [handle.draft for handle in handles if handle.draft]
-        store = get_store(backend)
-        if store.config.shards > 1 or any(draft.job.key is not None for draft in self._drafts):
-            store.check_shards_once()
-        self._call = store.enqueue_api(shard).prepare(self._drafts)
-        for handle in handles:
-            # From now on `cancel()` or `reschedule()` would change a draft that is already packed.
-            handle.mark_packed()
-
-    def send(self) -> bool:
-        """Send it ahead of `accept()`; return False if no connection may be held for it. Raises `StoreError`."""
-        # Before the call: an interrupted call may have sent all of it.
-        self._sent = True
-        self._sent = self._call.send()
-        return self._sent
-
-    def accept(self) -> None:
-        """Wait until it is stored. Raises `StoreError` and `JobRefused`."""
-        self._sent = True
-        try:
-            result = self._call.result()
-        except JobRefused as error:
-            raise self._named(error) from None
-        for number, job in result.stored.items():
-            self._drafts[number] = replace(self._drafts[number], job=job)
-        for number, handle in enumerate(self.handles):
-            handle.mark_sent(result, number)
-
-    def _named(self, error: JobRefused) -> JobRefused:
-        """Return the error with the names of what it is about, and the handle of the refused job."""
-        if isinstance(error, TenantFull):
-            return self._named_full(error)
-        job, named = self._drafts[error.index].job, error
-        if isinstance(error, KeyHeld):
-            holder = to_text(bytes.fromhex(error.holder), self._shard)
-            is_of_call = any(draft.job.raw_id.hex() == error.holder for draft in self._drafts)
-            why = (
-                "is also that of another job of this call"
-                if is_of_call
-                else f"is held by job {holder}, which has not ended"
-            )
-            named = KeyHeld(f"key {job.key!r} {why}", holder=holder, index=error.index)
-        named.refused = self.handles[error.index]
-        return named
-
-    def _named_full(self, error: TenantFull) -> TenantFull:
-        job = self._drafts[error.index].job
-        named = TenantFull(
-            f"tenant {job.tenant!r} has {error.waiting:,} jobs that wait in queue {job.queue!r}, and with this call "
-            f"it would have more than the {error.most:,} that the queue's max_waiting allows; enqueue again when "
-            f"some have begun, or raise it in DELAYQ['QUEUES']",
-            waiting=error.waiting,
-            most=error.most,
-            indexes=error.indexes,
-        )
-        named.refused = self.handles[error.index]
-        named.all_refused = [self.handles[index] for index in error.indexes]
-        named.others = [self._named_full(each) for each in error.others]
-        return named
-
-    def announce(self) -> None:
-        """Send the signals of its jobs. Most jobs have no receiver; jobs of Django's tasks always have one."""
-        heard = has_listener(job_enqueued, logging.DEBUG)
-        for handle, draft in zip(self.handles, self._drafts, strict=True):
-            job = draft.job
-            if handle.created and (heard or job.kind.has_hooks):
-                task = registry.find(job.task)
-                announce(job_enqueued, task, job=job)
-                if task is not None:
-                    task.on_enqueued(job)
-
-    def restore(self, reason: BaseException) -> None:
-        """Give the drafts back to their handles, to be sent again, whether or not they were stored."""
-        self._call.abandon()
-        # Other exceptions (a time limit, Ctrl-C) may be raised at any line.
-        refused = isinstance(reason, JobRefused) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
-        for handle, draft in zip(self.handles, self._drafts, strict=True):
-            handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
 
 
 def _once(handles: Iterable[JobHandle]) -> list[JobHandle]:
@@ -342,7 +253,8 @@ def _by_shard(handles: Iterable[JobHandle]) -> Iterator[tuple[str | None, int, l
     by_shard: dict[tuple[str | None, int, bool], list[JobHandle]] = {}
     for handle in handles:
         if draft := handle.draft:
-            by_shard.setdefault((handle.backend, draft.job.shard, draft.replaces), []).append(handle)
+            shard = get_store(handle.backend).first_shard(draft.job)
+            by_shard.setdefault((handle.backend, shard, draft.replaces), []).append(handle)
     for (backend, shard, _), members in by_shard.items():
         # A receiver of the signals of an earlier batch may have cancelled some of these.
         for batch in in_batches(handle for handle in members if handle.draft):

@@ -35,7 +35,8 @@ from django_delayq.task.arguments import (
     positional_and_named,
     signature,
 )
-from django_delayq.task.handle import JobHandle, get_job, holder_of
+from django_delayq.task.finding import get_job, holder_of
+from django_delayq.task.handle import JobHandle
 from django_delayq.task.options.absent_methods import AbsentMethods
 from django_delayq.task.options.argument_function import ArgumentFunction, call_with_arguments
 from django_delayq.task.options.expiry import Expires, ExpiryTimes, OnExpiry, make_expiry
@@ -324,20 +325,19 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
         policy = config.tasks.retry if self.retry is None else self.retry
         if self.has_open_rules:
             policy = self._resolve(policy, name=f"the task {self.name}", is_final=True)
-        raw_id = next_id()
-        key, tenant = self.key, self.tenant
+        raw_id, key, tenant = next_id(), self.key, self.tenant
         if key is None and self.key_of is not None:
             key = self._compute("key", self.key_of, args, kwargs)
         if tenant is None and self.tenant_of is not None:
             tenant = self._compute("tenant", self.tenant_of, args, kwargs)
-        if tenant is None:
-            tenant = current_tenant.get()
+        tenant = current_tenant.get() if tenant is None else tenant
         limits = tuple(self._limits(config, args, kwargs)) if self.limits.limits else ()
-        is_routed = key is not None or tenant is not None or limits
-        routing = routing_of(self.name, key, tenant, limits if config.shards > 1 else ()) if is_routed else None
+        store, routing = get_store(facts.get("backend")), None
+        if key is not None or tenant is not None or limits:
+            routing = routing_of(self.name, key, tenant, limits if store.shard_count > 1 else ())
         job = Job(
             raw_id=raw_id,
-            shard=get_store(facts.get("backend")).shard_for(raw_id, routing),
+            shard=store.shard_for(raw_id, routing),
             task=self.name,
             priority=self.priority,
             retry=policy,

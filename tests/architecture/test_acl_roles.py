@@ -24,6 +24,8 @@ LIMITS = "DEL GET HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZLEXCOUNT ZM
 CALLS = {
     "enqueue": PUT + "ZLEXCOUNT ZSCORE",
     "enqueue_one": ENTER + "HEXISTS HSET ZSCORE",
+    "set_layout": "GET SET TIME",
+    "count_lingering": "GET HDEL HGET HSET TIME",
     "find_holders": "HEXISTS HGET TIME",
     "replace": PUT + "ZLEXCOUNT ZSCORE",
     "promote": PUT + "EXISTS HSTRLEN TYPE ZSCORE",
@@ -64,7 +66,7 @@ CALLS = {
     "set_limits": "HDEL HGETALL HSET TIME",
     "take_slot": LIMITS + "ZREM ZSCORE",
     "give_back_slot": LIMITS + "ZREM ZSCORE",
-    "back_off": "TIME ZADD ZSCORE",
+    "back_off": "GET HGET HLEN HSET TIME ZADD ZSCORE",
     "pause_task": "HSETNX TIME",
     "resume_task": "DEL GET HDEL HLEN LLEN RPUSH TIME ZADD ZCARD ZRANGE",
     "find_limits": "HEXISTS HGET TIME ZLEXCOUNT ZMSCORE",

@@ -103,6 +103,6 @@ def test_a_job_meets_only_the_files_of_the_walk(delayq_settings: Any, recorder: 
         until(is_done, what="the job to end")
         dispatcher.close()
 
-    assert enqueue.files <= walk() and len(enqueue.files) <= 17
+    assert enqueue.files <= walk() and len(enqueue.files) <= 18
     assert sorted(recorder.files - walk()) == []
-    assert len(recorder.files | enqueue.files) <= 49
+    assert len(recorder.files | enqueue.files) <= 50

@@ -49,8 +49,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an incomplete count is treated as complete",
         "admin/actions/selection.py",
-        "shards and monotonic() > until:\n            return\n",
-        "shards and monotonic() > until:\n            break\n",
+        "shard) and monotonic() > until:\n            return\n",
+        "shard) and monotonic() > until:\n            break\n",
     ): (BOUNDS,),
     at(
         "an action runs before all rows are counted",

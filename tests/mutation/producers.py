@@ -176,7 +176,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "_complete([handle], error, 0)",
         "error.accepted = 0",
     ): (LOST,),
-    at("a handle forgets that its enqueue may have arrived", "task/sender.py", "self._sent and not refused", "False"): (
+    at("a handle forgets that its enqueue may have arrived", "task/batch.py", "self._sent and not refused", "False"): (
         LOST,
     ),
     at(
@@ -321,7 +321,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a dead letter takes a key that belongs to another shard now",
         "store/operations/dead_letters.py",
-        "if digest and shard_of(digest, self._shards) != self._shard.index:",
+        "if digest and layout.home(digest) != self._shard.index:",
         "if False:",
     ): ("tests/integration/shards/test_shards.py",),
     at(

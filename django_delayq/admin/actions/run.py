@@ -57,7 +57,7 @@ def _apply(
     page: PageContext, action_request: ActionRequest, shard: int, targets: Sequence[Target], parameters: Parameters
 ) -> Sequence[ActionResult]:
     # A selected row may name any shard, also one that does not exist.
-    if not targets or shard >= page.store.config.shards:
+    if not targets or not page.store.has_shard(shard):
         return [ActionResult.SKIPPED] * len(targets)
     if shard not in page.answering:
         return [ActionResult.UNREACHABLE] * len(targets)

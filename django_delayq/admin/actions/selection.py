@@ -52,7 +52,7 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
         counts[str(shard)] = counts.get(str(shard), 0) + len(batch.rows)
         action_request.scanned += batch.scanned
         action_request.advance(shard, batch.end)
-        if action_request.shard < page.store.config.shards and monotonic() > until:
+        if page.store.has_shard(action_request.shard) and monotonic() > until:
             return
     action_request.counted, action_request.shard, action_request.cursor_text = True, 0, ""
 

@@ -155,7 +155,7 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
 
 
 def _find(page: PageContext, raw_id: bytes, shard: int) -> JobRow | None:
-    if shard >= page.store.config.shards:
+    if not page.store.has_shard(shard):
         return None
     # The link names the job's queue and position. They save a round trip if the job is still there.
     query = page.request.GET

@@ -73,5 +73,5 @@ def show(page: PageContext) -> PageResponse:
         title=_("Processes"),
         dispatchers=[line for line in found if line.process.kind == "dispatcher"],
         workers=[line for line in found if line.process.kind == "worker"],
-        sharded=page.store.config.shards > 1,
+        sharded=page.store.shard_count > 1,
     )

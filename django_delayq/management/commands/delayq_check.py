@@ -133,10 +133,11 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             break
     # A key of a wrong type would stop the rest too, and only --repair deletes it.
     readable = repair or "MISTYPED" not in drift
-    if readable and 0 in servers.shards and (known := store.known_shards()) not in (0, store.config.shards):
+    stored = store.layouts.read() if readable and 0 in servers.shards else None
+    if stored is not None and stored.shards != store.config.shards:
         faults.append(
-            f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
-            f"jobs in the other shards are neither checked here nor run."
+            f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {stored.shards}: "
+            + ("set it to that number." if store.config.shards in stored.past else "processes with it do not start.")
         )
     schedules = judge_schedules(store, shards, repair=repair) if readable else SchedulesJudgement()
     faults += schedules.faults

@@ -54,7 +54,7 @@ class Command(OperatingCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the job and print how it ended."""
         store, place = self.open(options), from_text(options["id"])
-        if place is None or place[1] >= store.config.shards:
+        if place is None or not store.has_shard(place[1]):
             raise CommandError(f"{options['id']!r:.80} is not the id of a job.", returncode=NOT_FOUND)
         raw_id, shard = place
         row = store.lookup(shard).find(raw_id, with_lease=True)

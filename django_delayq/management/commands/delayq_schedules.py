@@ -81,7 +81,7 @@ class Command(OperatingCommand):
             raise CommandError(text, returncode=WRONG_OPTIONS)
         state = ScheduleState(options["state"]) if options["state"] else None
         wanted = ScheduleFilter(task=options["task"] or "", prefix=options["prefix"] or "", state=state)
-        shards, now_us, shown = [store.schedules(shard) for shard in range(store.config.shards)], store.now_us(), 0
+        shards, now_us, shown = [store.schedules(shard) for shard in store.shard_numbers()], store.now_us(), 0
         rows = (each for shard in shards for each in shard.scan() if wanted.matches(each, now_us=now_us))
         if options["count"]:
             number = sum(1 for _ in rows) if wanted.is_set else sum(shard.count() for shard in shards)

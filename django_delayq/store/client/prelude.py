@@ -17,6 +17,7 @@ PARTS: Mapping[str, str] = {
     name: (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
     for name in (
         "_prelude",
+        "_layout",
         "_queues",
         "_schedules",
         "_extras",

@@ -3,25 +3,28 @@
 --   and its turn if both are ready; its attempts count from 1 again. If the holder runs, nothing happens to it. Either all
 --   of this is done, or nothing. A repeated call stores no second job, but replaces again.
 -- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for;
---   then scheduled, ready, notify, recovered and parked of each queue of the new jobs and of the holders.
--- ARGV: now, head start (ms), then per job: number of its queue, member, due time ('' = at once, '+n' = n µs from now, n =
+--   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for, shards,
+--   lingering; then scheduled, ready, notify, recovered and parked of each queue of the new jobs and of the holders.
+-- ARGV: now, head start (ms), number of the layout, then per job: number of its queue, member, due time ('' = at once, '+n' = n µs from now, n =
 --   µs since the epoch), body (signed for the id of the holder if there is one), extras record, the holder's member that
 --   the caller read ('' = none), number of the holder's queue (0 = none), if its calls are debounced the longest time
 --   from the first of them to the due time (µs; '' = they are not), most jobs of its tenant that may wait in the queue
---   ('' = any number). No two have the same key.
--- Returns: now (µs), then per job STORED, REPLACED or KEPT (the holder runs). Now and ELSEWHERE alone: a key has another
+--   ('' = any number), '' or since which layout it belongs to another shard (8) and its routing value. No two have the same
+--   key.
+-- Returns: now (µs), then per job STORED, REPLACED, KEPT (the holder runs), or GO_ON: it was not stored, since it belongs
+--   to another shard, and nothing of its value is left here. Now and ELSEWHERE alone: a key has another
 --   holder, or a holder another queue, than the caller read; nothing was done, read the holders again.
--- Errors: TENANTFULL: see `enqueue`; nothing was stored.
+-- Errors: LAYOUT, TENANTFULL: see `enqueue`; nothing was stored.
 -- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
-local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
+local now, head_start, is_refused = now_us(ARGV[1]), tonumber(ARGV[2]), other_layout(ARGV[3])
+if is_refused then return is_refused end
 
 -- Bit of a member's last byte, as in Flag of job/job.py.
 local EXPIRES = 32
 
 -- What becomes of a job; if it replaces its holder, also the holder's member, place and score there.
-local function judge(own_id, key, expected, base)
+local function judge(own_id, key, expected, base, left)
   local holder = holder_of(key)
   local id = string.sub(holder, 1, 12)
   if id ~= own_id then
@@ -31,34 +34,34 @@ local function judge(own_id, key, expected, base)
   end
   -- Its flags and its priority may have changed.
   if id ~= string.sub(expected, 1, 12) then return 'ELSEWHERE' end
-  if holder == '' then return 'NEW', holder end
+  if holder == '' then return left ~= '' and not lingers(left) and 'GO_ON' or 'NEW', holder end
   local place, score = waiting_place(holder, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4], KEYS[base + 5])
   if place then return 'REPLACED', holder, place, score end
   return redis.call('HEXISTS', claim_records, id) == 1 and 'KEPT' or 'ELSEWHERE'
 end
 
 -- Type checks (see the prelude).
-check_hashes(attempts, job_extras); check_tenants(); check_limits()
+check_hashes(attempts, job_extras, lingering); check_tenants(); check_limits()
 for base = FIXED, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); check_zsets(KEYS[base + 4], KEYS[base + 5])
 end
 local batch, reply, waiting = {}, {now}, {}
-for at = 3, #ARGV, 9 do
+for at = 4, #ARGV, 10 do
   local base, member, due, body = FIXED + 5 * (tonumber(ARGV[at]) - 1), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local extra, expected, holder_base = ARGV[at + 4], ARGV[at + 5], FIXED + 5 * (tonumber(ARGV[at + 6]) - 1)
   local own_id, key = string.sub(member, 1, 12), key_of_extras(extra)
-  local word, holder, place, score = judge(own_id, key, expected, holder_base)
+  local word, holder, place, score = judge(own_id, key, expected, holder_base, ARGV[at + 9])
   if word == 'ELSEWHERE' then return {now, word} end
   -- The holder is of the same tenant, since the digest of a key names it.
   if (word == 'NEW' or word == 'REPLACED' and holder_base ~= base) and ARGV[at + 8] ~= '' then
     local tenant = queue_hash(KEYS[base + 1]) .. tenant_of_extras(extra)
-    refuse_if_full(waiting, (at - 3) / 9, tenant, tonumber(ARGV[at + 8]))
+    refuse_if_full(waiting, (at - 4) / 10, tenant, tonumber(ARGV[at + 8]))
   end
   if word == 'NEW' or word == 'REPLACED' then
     local id = holder == '' and own_id or string.sub(holder, 1, 12)
     batch[#batch + 1] = {
       base = base, id = id, member = id .. string.sub(member, 13, 14), due = due, body = body, extra = extra, key = key,
-      holder = holder, place = place, score = score, max_wait = tonumber(ARGV[at + 7]),
+      holder = holder, place = place, score = score, max_wait = tonumber(ARGV[at + 7]), left = ARGV[at + 9],
     }
   end
   reply[#reply + 1] = word == 'NEW' and 'STORED' or word
@@ -81,6 +84,7 @@ for _, job in ipairs(batch) do
   end
   redis.call('HSET', job_extras, job.id, job.extra)
   redis.call('HSET', unique_keys, job.key, job.member)
+  if job.left ~= '' then keep_lingering(job.left) end
   if due and due > now then
     put_scheduled(KEYS[job.base + 1], {due, job.member})
   else

@@ -50,20 +50,28 @@ def commands_in(text: str) -> set[str]:
 
 #: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
 _SHARDS = ("GET", "SET", "HLEN", "STRLEN")
+#: Commands with which a dispatcher counts what is left of an older number of shards.
+_COUNT = ("HGET", "HSCAN", "ZRANGE", "ZSCAN")
 #: What changes recurring schedules.
 _SCHEDULES = ("set_schedules", "pause_schedule", "resume_schedule", "delete_schedules")
 #: Web processes and commands that enqueue, that look up, cancel, stop and reschedule jobs by their handles, and that
 #: set recurring schedules.
 PRODUCER = AclRole(
     name="producer",
-    scripts=("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find", *_SCHEDULES),
+    scripts=(
+        *("enqueue", "enqueue_one", "find_holders", "replace", "cancel", "reschedule", "stop", "find", "set_layout"),
+        *_SCHEDULES,
+    ),
     plain=("BLMOVE", "HEXISTS", "HGET", "HMGET", "HSCAN", "TIME", "WAIT", "ZSCORE", *_SHARDS),
 )
 #: `run_dispatcher`.
 DISPATCHER = AclRole(
     name="dispatcher",
-    scripts=("promote", "let_in", "plant", "declare_schedules", "cancel", "reclaim", "report", "set_limits"),
-    plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS),
+    scripts=(
+        *("promote", "let_in", "plant", "declare_schedules", "cancel", "reclaim", "report", "set_limits"),
+        *("set_layout", "count_lingering"),
+    ),
+    plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS, *_COUNT),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
 #: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher
@@ -87,7 +95,7 @@ WORKER = AclRole(
 VIEW = AclRole(
     name="view",
     scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits"),
-    plain=("HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
+    plain=("GET", "HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers,
 #: change recurring schedules, and enqueue a job of one.
@@ -97,6 +105,7 @@ ACTION = AclRole(
     scripts=(
         *("enqueue", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
         *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
+        "set_layout",
     ),
     plain=("HSTRLEN", "SET", "WAIT"),
 )

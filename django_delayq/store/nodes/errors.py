@@ -9,6 +9,7 @@ from redis import exceptions as redis_errors
 from django_delayq.exceptions import (
     JobRefused,
     KeyHeld,
+    OtherLayout,
     ScriptFault,
     StaleExchange,
     StoreAuthError,
@@ -123,6 +124,9 @@ def to_store_error(
         return KeyHeld(holder=holder, index=int(index))
     if code == "TENANTFULL":
         return _tenant_full(message.split(" ")[1:])
+    if code == "LAYOUT":
+        stored = message.partition(" ")[2].strip()
+        return OtherLayout(f"the shard has the layout {stored!r}: the number of shards has changed", stored=stored)
     if code == "STALEEXCHANGE":
         return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
     if isinstance(error, redis_errors.ReadOnlyError):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature, KeyHeld, ShardsChanged
 from django_delayq.job.body.codec import decode, decode_head, encode, encrypt, with_due
-from django_delayq.job.ids import shard_of
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.store.client.script import Script
@@ -41,7 +40,6 @@ class DeadLetters:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._signer, self._cipher = shard.signer, shard.cipher
-        self._shards = shard.config.shards
         self._max_payload = shard.config.tasks.max_payload
         self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
 
@@ -111,10 +109,11 @@ class DeadLetters:
     def _check_shard(self, extras: ExtrasRecord) -> None:
         """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
         digest = extras.digest and (extras.tenant or extras.digest)
-        if digest and shard_of(digest, self._shards) != self._shard.index:
+        layout = self._shard.layout
+        if digest and layout.home(digest) != self._shard.index:
             raise ShardsChanged(
-                f"DELAYQ['SHARDS'] is {self._shards} now, so the key of this dead letter belongs to shard "
-                f"{shard_of(digest, self._shards)}: enqueue a new job and discard this one, or set SHARDS back"
+                f"DELAYQ['SHARDS'] is {layout.shards} now, so the key of this dead letter belongs to shard "
+                f"{layout.home(digest)}: enqueue a new job and discard this one, or set SHARDS back"
             )
 
     def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job] | None, *, due_us: int) -> list[Part]:

@@ -25,6 +25,8 @@ class SlotReply(StrEnum):
     #: The lease has ended.
     LOST = "LOST"
     CLOSED = "CLOSED"
+    #: The limit belongs to another shard, and nothing of its value is left in this one.
+    GO_ON = "GO_ON"
 
 
 class LimitOperations:
@@ -44,22 +46,38 @@ class LimitOperations:
             self.set_limits(rules.items())
 
     def take_slot(
-        self, limit: LimitUse, *, lease: bytes, cost: int = 1, length_us: int | None = None
+        self,
+        limit: LimitUse,
+        *,
+        lease: bytes,
+        cost: int = 1,
+        length_us: int | None = None,
+        left: bytes = b"",
+        layout: int = 0,
     ) -> tuple[SlotReply, int | None]:
         """Take a slot of a limit for a running job, until it ends; for `length_us` if the lease is no job's.
 
+        `left` and `layout` are those of `Enqueue.prepare()`.
+
         Returns what became of it; if the limit is closed, also the µs until it may be open; None: a job has to end.
         """
-        word, *wait = self._shard.run(_TAKE_SLOT, [lease, limit_digest(*limit), cost, length_us or ""])
+        word, *wait = self._shard.run(
+            _TAKE_SLOT, [lease, limit_digest(*limit), cost, length_us or "", layout or "", left]
+        )
         return SlotReply(word.decode()), wait[0] if wait and wait[0] >= 0 else None
 
     def give_back_slot(self, limit: LimitUse, *, lease: bytes) -> bool:
         """Give back a slot that `take_slot()` took. Returns False if the lease has none."""
         return bool(self._shard.run(_GIVE_BACK_SLOT, [lease, limit_digest(*limit)]))
 
-    def back_off(self, limit: LimitUse, length_us: int) -> None:
-        """Keep all jobs under a limit from beginning for some time, at most a day. The longest of several counts."""
-        self._shard.run(_BACK_OFF, [limit_digest(*limit), length_us])
+    def back_off(self, limit: LimitUse, length_us: int, *, left: bytes = b"", layout: int = 0) -> bool:
+        """Keep all jobs under a limit from beginning for some time, at most a day. The longest of several counts.
+
+        `left` and `layout` are those of `Enqueue.prepare()`. Returns False if the limit belongs to another shard, and
+        nothing of its value is left in this one.
+        """
+        reply = self._shard.run(_BACK_OFF, [limit_digest(*limit), length_us, layout or "", left])
+        return bool(reply != b"GO_ON")
 
     def pause_task(self, *names: str, by: str) -> bool:
         """Keep the jobs of a task from beginning until it is resumed; `names` are its name and aliases.

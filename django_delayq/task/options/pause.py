@@ -29,9 +29,9 @@ class Pausable:
     def is_paused(self) -> bool:
         """Whether the task is paused. A round trip a shard."""
         store = get_store()
-        return any(self.name in store.limits(shard).paused_tasks() for shard in range(store.config.shards))
+        return any(self.name in store.limits(shard).paused_tasks() for shard in store.shard_numbers())
 
 
 def _limits() -> list[LimitOperations]:
     store = get_store()
-    return [store.operations(shard).limits for shard in range(store.config.shards)]
+    return [store.operations(shard).limits for shard in store.shard_numbers()]

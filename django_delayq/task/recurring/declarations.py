@@ -8,7 +8,6 @@ from typing import Any
 
 from django_delayq import runtime
 from django_delayq.clock import estimated_us, moment_us
-from django_delayq.job.ids import shard_of
 from django_delayq.recurring.declaration import Recurring
 from django_delayq.store.digests import schedule_id
 from django_delayq.store.schedules.definition import Definition
@@ -71,7 +70,7 @@ def make_declarations(store: Store, shard: int, *, tasks: Collection[str] = ()) 
     now_us = estimated_us(runtime.current().clock)
     for name, task, recurring in declared_schedules(store):
         id = schedule_id(name, recurring.name)
-        if has_ended(recurring, now_us=now_us) or shard_of(id, store.config.shards) != shard:
+        if has_ended(recurring, now_us=now_us) or store.layout.home(id) != shard:
             continue
         if tasks and name not in tasks:
             kept.append(id)

@@ -17,7 +17,6 @@ from django_delayq.clock import estimated_us
 from django_delayq.conf.settings import default_time_zone, get_config
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import DelayQError, InvalidSchedule, StoreError, UnknownSchedule
-from django_delayq.job.ids import shard_of
 from django_delayq.recurring.declaration import SCHEDULE_OPTIONS, Recurring
 from django_delayq.recurring.schedule import CatchUp, Overlap, check_schedule_name, make_schedule
 from django_delayq.store.client.async_calls import in_thread
@@ -146,7 +145,7 @@ class TaskSchedules:
 
     def _iterate(self, prefix: str) -> Iterator[ScheduleHandle]:
         store = get_store(self.backend)
-        for shard in range(store.config.shards):
+        for shard in store.shard_numbers():
             for stored in store.schedules(shard).scan():
                 found = stored.definition
                 if found and found.job.task in self._names and found.schedule.name.startswith(prefix):
@@ -197,7 +196,7 @@ class TaskSchedules:
             given["tz"] = default_time_zone()
         schedule = make_schedule(name, now_us=estimated_us(runtime.current().clock), **given)
         draft = self._task_of_jobs._make(*args_and_kwargs(args, kwargs)).draft
-        if draft.job.limits and get_config(self.backend).shards > 1:
+        if draft.job.limits and get_store(self.backend).shard_count > 1:
             raise InvalidSchedule(
                 f"the jobs of the schedule {name!r:.80} have limits; with SHARDS > 1 these are kept in the shard of "
                 f"their value, and a schedule in that of its name. Let its job enqueue another one that has them"
@@ -274,9 +273,9 @@ class TaskSchedules:
     def _places(self, name: Any) -> list[tuple[bytes, int]]:
         """Return the id and the shard of a schedule, then those that it has under each alias of the task."""
         check_schedule_name(name)
-        shards = get_config(self.backend).shards
+        layout = get_store(self.backend).layout
         ids = [schedule_id(task, name) for task in self._names]
-        return [(id, shard_of(id, shards)) for id in ids]
+        return [(id, layout.home(id)) for id in ids]
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

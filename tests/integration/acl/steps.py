@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from hashlib import sha256
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from redis import Redis
@@ -18,6 +18,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.claims import Claims
+from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations.batch import BatchJob
@@ -328,6 +329,20 @@ def check_shards(role: ShardApis, every: ShardApis) -> Any:
     return True
 
 
+def count_left(role: ShardApis, every: ShardApis) -> Any:
+    # Later than all before.
+    number = int(1_000 * time())
+    every.client.set(every.keys("shards"), f"{number} 1,2@{number}")
+    every.add(key="k", tenant="acme")
+    every.add(key="k", unique=Throttle(60))
+    role.store.layouts.read()
+    return Lingering(role.shard).count() is not None
+
+
+def read_layout(role: ShardApis, every: ShardApis) -> Any:
+    return role.store.known_shards() >= 0
+
+
 def cancel_kept(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.cancel(every.add(ttl=HOUR))
 
@@ -470,6 +485,8 @@ STEPS: dict[str, Step] = {
             notify,
             check_servers,
             check_shards,
+            count_left,
+            read_layout,
             check_consistency,
         ),
         *(
@@ -492,9 +509,10 @@ _PRODUCER = (
     "change_schedules read_schedules"
 )
 _DISPATCHER = (
-    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules"
+    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules "
+    "count_left"
 )
-_VIEW = "find holder page read_queues dashboard server find_tenants find_limits read_schedules"
+_VIEW = "read_layout find holder page read_queues dashboard server find_tenants find_limits read_schedules"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
@@ -507,13 +525,14 @@ OWN = {
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "requeue read_served_queues plant",
+    "producer": "requeue read_served_queues plant read_layout",
     "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
-    "heartbeat use_limit read_served_queues change_schedules",
-    "worker": "move requeue discard find_tenants",
+    "heartbeat use_limit read_served_queues change_schedules read_layout find_tenants read_schedules",
+    "worker": "move requeue discard find_tenants read_layout",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
     "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder dashboard server "
-    "set_limits read_served_queues change_schedules read_schedules plant",
+    "set_limits read_served_queues change_schedules read_schedules plant "
+    "read_layout count_left",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -15,7 +15,8 @@ from django_delayq.exceptions import ShardsChanged
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import State
 from django_delayq.store.store import Store, get_store
-from django_delayq.task.handle import JobHandle, get_job
+from django_delayq.task.finding import get_job
+from django_delayq.task.handle import JobHandle
 from tests.one_by_one import OneByOne, one_by_one
 from tests.sample_app.tasks import noop
 from tests.shard_apis import ShardApis

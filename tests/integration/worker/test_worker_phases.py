@@ -151,7 +151,7 @@ def test_one_step_does_what_the_table_shows(scene: Scene, in_flight: InFlight, a
     else:
         assert worker.step() == 0
         assert len(worker._held) == held and job.refresh().state == "ready"
-        found = job._lookup.find(job._raw_id)
+        found = job._store.lookup(job._shard).find(job._raw_id)
         assert found is not None and found.attempts.ended == 0
 
 

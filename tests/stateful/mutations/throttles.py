@@ -18,7 +18,7 @@ THROTTLES = [
     at(
         "a repeated send is throttled by a later window",
         ENQUEUE,
-        "  if redis.call('HEXISTS', jobs, id) == 1 or redis.call('HEXISTS', dead_bodies, id) == 1 then return id end\n",
+        "  if is_known(id) then return id end\n",
     ),
     at(
         "a throttled job holds its key",

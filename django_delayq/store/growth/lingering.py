@@ -1,0 +1,149 @@
+"""Lingering: which routing values have something in a shard although they belong to another one by now."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from django_delayq.job.layout import Layout
+from django_delayq.store.client.script import Script
+from django_delayq.store.digests import tenant_digest
+from django_delayq.store.nodes.resp import Part
+from django_delayq.store.records import ExtrasRecord
+from django_delayq.store.shard import Shard
+
+_COUNT_LINGERING = Script("count_lingering")
+#: Entries in one round trip.
+_SLICE = 500
+#: What stands before a slot in `limit_jobs`, and before a time until which nobody begins in `limit_times`.
+_SLOT, _BACK_OFF = b"\2", b"\1"
+_NO_VALUE = tenant_digest(None)
+_BEFORE_WINDOW = b"\0"
+
+
+@dataclass(slots=True)
+class Left:
+    """What is left in one shard of an older number of shards."""
+
+    #: Kind of thing -> how many: jobs with keys, tenants or limits, and slots, throttled keys, recurring schedules.
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __bool__(self) -> bool:
+        return self.counts.total() > 0
+
+
+def routings_of(extras: ExtrasRecord) -> tuple[str, list[bytes]]:
+    """Return what a job is spread by, for people, and its routing values; "" and none if by its id or its schedule.
+
+    Several, if its limits were enqueued when there was one shard.
+    """
+    if extras.schedule:
+        return "", []
+    if extras.limits:
+        return "limit", list({routing_of_limit(digest) for digest, _ in extras.limits})
+    if extras.tenant and extras.tenant != _NO_VALUE:
+        return "tenant", [extras.tenant]
+    if digest := extras.digest or extras.throttle:
+        return "key", [digest]
+    return "", []
+
+
+def routing_of_limit(digest: bytes) -> bytes:
+    """Return the routing value of the 12 bytes that identify a limit."""
+    return digest if digest[4:] == _NO_VALUE else digest[4:]
+
+
+class Lingering:
+    """API of one shard for those who count what is left there."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def count_lingering(self, step: str, number: int, *more: Part) -> int:
+        """Make one step of a count. See `count_lingering.lua`; `count()` makes all of them."""
+        return int(self._shard.run(_COUNT_LINGERING, [step, number, *more]))
+
+    def count(self) -> Left | None:
+        """Count what is left here, in slices of 500; None if somebody else counts. O(n), and O(log n) a slice.
+
+        Values of which nothing is left are free from then on. Raises `OtherLayout`.
+        """
+        layout, left = self._shard.layout, Left()
+        number = self.count_lingering("begin", layout.number)
+        is_first = self._counted_for() < max(each.since for each in layout.chain)
+        # The slots come after the jobs: a job that ends meanwhile has left its slot and its time before.
+        for kind, values in self._found(layout, is_first):
+            left.counts.update({kind: len(values)})
+            if not self.count_lingering("add", number, *(part for pair in values for part in pair)):
+                return None
+        if not self.count_lingering("end", number, layout.number):
+            return None
+        left.counts["throttled key"] = self._forget(number)
+        return left
+
+    def _counted_for(self) -> int:
+        stored = self._shard.execute("HGET", self._shard.keys("lingering"), b"") or b""
+        return int.from_bytes(stored[16:24])
+
+    def _found(self, layout: Layout, is_first: bool) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
+        """Yield what is left, in slices: its kind, and the fields and values to add."""
+        for records in self._scan("HSCAN", "job_extras"):
+            by_kind = dict[str, dict[bytes, Part]]()
+            for record in records[1::2]:
+                kind, values = routings_of(ExtrasRecord.unpack(record))
+                for value in values:
+                    if self._belongs_elsewhere(value, layout):
+                        by_kind.setdefault(f"job with a {kind}", {})[value] = b""
+            yield from ((kind, list(found.items())) for kind, found in by_kind.items())
+        for entries in self._slots():
+            yield "slot", self._elsewhere((entry[1:13] for entry in entries), layout)
+        for entries in self._times():
+            yield "rate of a limit", self._elsewhere((entry[-12:] for entry in entries), layout)
+        for pairs in self._scan("ZSCAN", "throttle_ends") if is_first else ():
+            windows = zip(pairs[::2], pairs[1::2], strict=True)
+            # Counted when it is forgotten.
+            yield "throttled key", [(_BEFORE_WINDOW + digest, int(float(end))) for digest, end in windows]
+
+    def _elsewhere(self, digests: Iterable[bytes], layout: Layout) -> list[tuple[bytes, Part]]:
+        values = {routing_of_limit(digest) for digest in digests if len(digest) == 12}
+        return [(value, b"") for value in values if self._belongs_elsewhere(value, layout)]
+
+    def _belongs_elsewhere(self, value: bytes, layout: Layout) -> bool:
+        return layout.home(value) != self._shard.index
+
+    def _slots(self) -> Iterator[list[bytes]]:
+        key, first = self._shard.keys("limit_jobs"), b"[" + _SLOT
+        while entries := self._shard.execute("ZRANGE", key, first, b"+", "BYLEX", "LIMIT", 0, _SLICE):
+            yield entries
+            first = b"(" + entries[-1]
+
+    def _times(self) -> Iterator[list[bytes]]:
+        """Yield the limits whose time is ahead, so that the next job waits, or their burst is not whole."""
+        key, start = self._shard.keys("limit_times"), 0
+        [time] = self._shard.execute_all([["TIME"]])
+        now_us = self._shard.now_us(time)
+        # From the latest on: those that pass meanwhile do not shift the others.
+        while entries := self._shard.execute(
+            "ZRANGE", key, "+inf", f"({now_us}", "BYSCORE", "REV", "LIMIT", start, _SLICE
+        ):
+            yield entries
+            start += len(entries)
+
+    def _scan(self, command: str, noun: str) -> Iterator[list[bytes]]:
+        cursor: bytes | int = 0
+        while True:
+            cursor, found = self._shard.execute(command, self._shard.keys(noun), cursor, "COUNT", _SLICE)
+            if found:
+                yield found
+            if not int(cursor):
+                return
+
+    def _forget(self, number: int) -> int:
+        """Give the memory of free values back; return how many windows of throttled keys are still open."""
+        [time], open_windows = self._shard.execute_all([["TIME"]]), 0
+        now_us = self._shard.now_us(time)
+        for pairs in self._scan("HSCAN", "lingering"):
+            fields = pairs[::2]
+            is_window = [len(each) == 17 and each[:1] == _BEFORE_WINDOW for each in fields]
+            open_windows += sum(w and int(end) > now_us for w, end in zip(is_window, pairs[1::2], strict=True))
+            self.count_lingering("forget", number, *(each for each in fields if each))
+        return open_windows
