@@ -19,11 +19,12 @@ from django_delayq.store.digests import key_digest
 from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.limits import SlotReply
+from django_delayq.store.operations.revival import Revival
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
-from django_delayq.store.records import DeclaredBy
+from django_delayq.store.records import DeclaredBy, ExtrasRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.schedules.schedules import Schedules
@@ -74,6 +75,10 @@ def exercise_all_apis(apis: ShardApis) -> None:
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
         assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.moment_us)
+    raw_id, record = os.urandom(12), ExtrasRecord(digest=os.urandom(16)).pack()
+    letter_args = [raw_id + b"d\1", "+1", b"a body", b"", record]
+    revival = Revival(apis.shard)
+    assert revival.revive(queue="other", args=letter_args, left=b"", layout=0)[0] == b"REQUEUED"
     _keep_results(apis)
     _serve_tenants(apis)
     _limit(apis)

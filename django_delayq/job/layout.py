@@ -35,6 +35,10 @@ class Place(NamedTuple):
         """Whether new things of the value belong here."""
         return self.left_since == 0
 
+    def left_here(self, routing: bytes) -> bytes:
+        """Return what scripts take for a thing that the shard stores only while its routing value lingers there."""
+        return b"" if self.is_home else self.left_since.to_bytes(8) + routing
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

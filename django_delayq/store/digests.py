@@ -5,6 +5,7 @@ from hashlib import blake2b, sha1
 
 from django_delayq.job.job import LimitUse
 from django_delayq.store.keys import encode_queue
+from django_delayq.store.records import ExtrasRecord
 
 
 def tenant_digest(tenant: str | None) -> bytes:
@@ -51,6 +52,27 @@ def routing_of(task: str, key: str | None, tenant: str | None, limits: Sequence[
     if tenant is not None:
         return tenant_digest(tenant)
     return None if key is None else key_digest(task, key, None)
+
+
+def routings_of(extras: ExtrasRecord) -> tuple[str, list[bytes]]:
+    """Return what a job is spread by, for people, and its routing values; "" and none if by its id or its schedule.
+
+    Several, if its limits were enqueued when there was one shard.
+    """
+    if extras.schedule:
+        return "", []
+    if extras.limits:
+        return "limit", list({routing_of_limit(digest) for digest, _ in extras.limits})
+    if extras.tenant and extras.tenant != tenant_digest(None):
+        return "tenant", [extras.tenant]
+    if digest := extras.digest or extras.throttle:
+        return "key", [digest]
+    return "", []
+
+
+def routing_of_limit(digest: bytes) -> bytes:
+    """Return the routing value of the 12 bytes that identify a limit."""
+    return digest if digest[4:] == tenant_digest(None) else digest[4:]
 
 
 def key_digest(task: str, key: str, tenant: str | None) -> bytes:

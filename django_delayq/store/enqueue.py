@@ -10,7 +10,6 @@ from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import StoreError, StoreUnavailable, TenantFull
 from django_delayq.job.body.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Job
-from django_delayq.job.layout import Place
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.script import Script
@@ -77,7 +76,7 @@ class Enqueue:
     ) -> "EnqueueCall | ReplaceCall":
         """Return the call that stores up to 250 jobs, not sent yet. Either all of them replace others, or none does.
 
-        `left`: for each job b"", or what `left_here()` returns if it is stored only while something of its routing
+        `left`: for each job what `Place.left_here()` returns: b"", or it is stored only while something of its routing
         value is left here. `layout`: the number of the layout by which these jobs belong here; if the shard knows
         another one, the reply raises `OtherLayout`. 0: it does not matter, as for jobs without a routing value.
         """
@@ -323,11 +322,6 @@ class ReplaceCall:
 def is_routed(job: Job) -> bool:
     """Return whether a routing value leads to a job's shard. A job of a recurring schedule is with its schedule."""
     return (job.key is not None or job.tenant is not None or bool(job.limits)) and job.occurrence is None
-
-
-def left_here(place: Place, routing: bytes) -> bytes:
-    """Return what scripts take for a job that a shard stores only while its routing value lingers there."""
-    return b"" if place.is_home else place.left_since.to_bytes(8) + routing
 
 
 def _numbered(queues: Iterable[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from redis.exceptions import NoScriptError
 
 from django_delayq.clock import SECOND_US, Clock
 from django_delayq.conf.config import Config
+from django_delayq.exceptions import OtherLayout
 from django_delayq.job.layout import Layout
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
@@ -32,6 +33,8 @@ class KnownLayout:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
+        #: Follows the layout that a shard knows, or lets it know this one. `Layouts` sets it.
+        self.follow: Callable[[OtherLayout, int], None] = lambda error, shard: None
 
 
 class Shard:
@@ -47,9 +50,9 @@ class Shard:
         route: Route,
         clock: Clock,
         known: KnownLayout | None = None,
-        siblings: "Sequence[Shard]" = (),
+        sibling: "Callable[[int], Shard] | None" = None,
     ) -> None:
-        """`siblings` are all shards of its store, this one too; more may follow, in this list."""
+        """`sibling` returns a shard of the same store, by its number."""
         self.index = index
         self.config = config
         self.signer = signer
@@ -60,12 +63,16 @@ class Shard:
         #: What calls of producers wait for.
         self._replication = self._make_replication() if route.for_producers and config.wait_replicas else None
         self._known = known or KnownLayout(Layout.of(config.shards))
-        self.siblings = siblings
+        self.sibling = sibling or (lambda index: self)
 
     @property
     def layout(self) -> Layout:
         """The layout of the shards, as this process knows it."""
         return self._known.layout
+
+    def follow(self, error: OtherLayout) -> None:
+        """Follow the layout that this shard knows, or let it know a later one, after it refused a call."""
+        self._known.follow(error, self.index)
 
     def run(
         self,

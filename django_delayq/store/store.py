@@ -18,7 +18,7 @@ from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
-from django_delayq.store.enqueue import Enqueue, is_routed, left_here
+from django_delayq.store.enqueue import Enqueue, is_routed
 from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
@@ -85,10 +85,10 @@ class Store:
         made = self._made[for_producers]
         if len(made) < count:
             with _lock:
-                made += [self._shard(index, made, for_producers) for index in range(len(made), count)]
+                made += [self._shard(index, for_producers) for index in range(len(made), count)]
         return made
 
-    def _shard(self, index: int, siblings: list[Shard], for_producers: bool) -> Shard:
+    def _shard(self, index: int, for_producers: bool) -> Shard:
         return Shard(
             index=index,
             config=self.config,
@@ -97,7 +97,7 @@ class Store:
             route=Route(self.topology, slot_of(hash_tag(index)), shard=index, for_producers=for_producers),
             clock=self._clock,
             known=self._known,
-            siblings=siblings,
+            sibling=self._producer_shard,
         )
 
     def disconnect_idle(self) -> None:
@@ -302,7 +302,7 @@ class Store:
             layout = self.layout
             for place in layout.places(routing):
                 try:
-                    reply = call(place.shard, left=left_here(place, routing), layout=layout.number)
+                    reply = call(place.shard, left=place.left_here(routing), layout=layout.number)
                 except OtherLayout as error:
                     self.layouts.follow(error, place.shard)
                     break

@@ -14,7 +14,6 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.layout import Layout, Place
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.signals import announce, has_listener, job_enqueued
-from django_delayq.store.enqueue import left_here
 from django_delayq.store.store import get_store, places_of
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
@@ -61,7 +60,7 @@ class Batch:
             for number, handle in enumerate(handles):
                 place, routing = _place(self._drafts[number], layout, asked)
                 is_right = is_right and place.shard == shard
-                left.append(left_here(place, routing))
+                left.append(place.left_here(routing))
                 self._drafts[number] = _in_shard(self._drafts[number], shard)
                 handle.mark_shard(shard)
             # The shard refuses a batch that does not belong there.

@@ -40,6 +40,7 @@ CALLS = {
     "reschedule": PUT + "ZSCORE",
     "move": PUT + "ZSCORE",
     "requeue": PUT + "ZSCORE",
+    "revive": PUT + "ZSCORE",
     "take_places": "HDEL HGET HGETALL HLEN HSET TIME",
     "discard": "DEL GET HDEL HLEN HSTRLEN SET TIME ZCARD ZREM ZSCORE",
     "find": "HGET LINDEX TIME ZSCORE",

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext_lazy
 
 from django_delayq.admin.actions import forms
 from django_delayq.clock import SECOND_US
-from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge, ShardsChanged
+from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import Job
 from django_delayq.store.operations.batch import BatchJob, Effect
@@ -25,7 +25,6 @@ class ActionResult(StrEnum):
     SKIPPED = "skipped"
     KEY_HELD = "key_held"
     UNREADABLE = "unreadable"
-    RESHARDED = "resharded"
     #: The server of its shard does not answer.
     UNREACHABLE = "unreachable"
 
@@ -34,7 +33,6 @@ _RESULTS: dict[type[Exception], ActionResult] = {
     KeyHeld: ActionResult.KEY_HELD,
     BadBody: ActionResult.UNREADABLE,
     PayloadTooLarge: ActionResult.UNREADABLE,
-    ShardsChanged: ActionResult.RESHARDED,
 }
 
 

@@ -24,11 +24,6 @@ _UNCHANGED_TEXTS = {
     ActionResult.UNREADABLE: ngettext_lazy(
         "%(count)s could not be read, verified or stored", "%(count)s could not be read, verified or stored", "n"
     ),
-    ActionResult.RESHARDED: ngettext_lazy(
-        "%(count)s could not be: SHARDS changed since its key was taken; enqueue it again, or set SHARDS back",
-        "%(count)s could not be: SHARDS changed since their keys were taken; enqueue them again, or set SHARDS back",
-        "n",
-    ),
     ActionResult.UNREACHABLE: ngettext_lazy(
         "%(count)s could not be: its Redis server does not answer",
         "%(count)s could not be: their Redis server does not answer",

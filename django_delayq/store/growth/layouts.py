@@ -25,6 +25,7 @@ class Layouts:
     def __init__(self, known: KnownLayout, *, setting: int, shard: Callable[[int], Shard]) -> None:
         """`setting` is SHARDS; `shard` returns a shard, which may be one of a former layout."""
         self._known, self._setting, self._shard = known, setting, shard
+        known.follow = self.follow
         self._lock = RLock()
         self._warned = False
         #: SHARDS was compared with the stored layout, or follows it.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from django_delayq.job.layout import Layout
 from django_delayq.store.client.script import Script
-from django_delayq.store.digests import tenant_digest
+from django_delayq.store.digests import routing_of_limit, routings_of
 from django_delayq.store.nodes.resp import Part
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
@@ -16,7 +16,6 @@ _COUNT_LINGERING = Script("count_lingering")
 _SLICE = 500
 #: What stands before a slot in `limit_jobs`, and before a time until which nobody begins in `limit_times`.
 _SLOT, _BACK_OFF = b"\2", b"\1"
-_NO_VALUE = tenant_digest(None)
 _BEFORE_WINDOW = b"\0"
 
 
@@ -29,27 +28,6 @@ class Left:
 
     def __bool__(self) -> bool:
         return self.counts.total() > 0
-
-
-def routings_of(extras: ExtrasRecord) -> tuple[str, list[bytes]]:
-    """Return what a job is spread by, for people, and its routing values; "" and none if by its id or its schedule.
-
-    Several, if its limits were enqueued when there was one shard.
-    """
-    if extras.schedule:
-        return "", []
-    if extras.limits:
-        return "limit", list({routing_of_limit(digest) for digest, _ in extras.limits})
-    if extras.tenant and extras.tenant != _NO_VALUE:
-        return "tenant", [extras.tenant]
-    if digest := extras.digest or extras.throttle:
-        return "key", [digest]
-    return "", []
-
-
-def routing_of_limit(digest: bytes) -> bytes:
-    """Return the routing value of the 12 bytes that identify a limit."""
-    return digest if digest[4:] == _NO_VALUE else digest[4:]
 
 
 class Lingering:

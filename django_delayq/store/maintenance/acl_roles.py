@@ -103,7 +103,7 @@ ACTION = AclRole(
     name="action",
     includes=(VIEW,),
     scripts=(
-        *("enqueue", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "discard", "quiet"),
+        *("enqueue", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "revive", "discard", "quiet"),
         *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
         "set_layout",
     ),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django_delayq.exceptions import BadBody, DelayQError, KeyHeld, PayloadTooLarge, ShardsChanged
+from django_delayq.exceptions import BadBody, DelayQError, KeyHeld, PayloadTooLarge
 from django_delayq.job.body.codec import Head
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.store.nodes.resp import Part
@@ -15,7 +15,7 @@ MAX_BATCH = 250
 #: Bytes of bodies after which a call ends early, so that Redis is not blocked by copying them.
 _MAX_BYTES = 1024 * 1024
 #: What one job of a batch may be refused for; the others are changed.
-REFUSALS = (KeyHeld, BadBody, PayloadTooLarge, ShardsChanged)
+REFUSALS = (KeyHeld, BadBody, PayloadTooLarge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,10 @@ class Effect(NamedTuple):
     done: bool
     #: Its new due time, if it has one (µs since the epoch).
     due_us: int | None = None
-    #: Why it was refused: KeyHeld, BadBody, BadSignature, PayloadTooLarge or ShardsChanged.
+    #: Why it was refused: KeyHeld, BadBody, BadSignature or PayloadTooLarge.
     error: DelayQError | None = None
+    #: The shard in which it is now, if it has left the one of its id.
+    shard: int | None = None
 
 
 #: The job no longer waits, or is no longer that dead letter.

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from django_delayq.clock import estimated_us
-from django_delayq.exceptions import BadSignature, KeyHeld, ShardsChanged
-from django_delayq.job.body.codec import decode, decode_head, encode, encrypt, with_due
+from django_delayq.exceptions import BadSignature, KeyHeld, OtherLayout
+from django_delayq.job.body.codec import Head, decode, decode_head, encode, encrypt, with_due
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.store.client.script import Script
+from django_delayq.store.digests import routings_of
 from django_delayq.store.nodes.resp import Part
 from django_delayq.store.operations.batch import (
     REFUSALS,
@@ -20,6 +21,7 @@ from django_delayq.store.operations.batch import (
     read_batches,
 )
 from django_delayq.store.operations.expiry import move_expiry
+from django_delayq.store.operations.revival import Revival
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.records import DeadLetterRecord, ExtrasRecord
 from django_delayq.store.shard import Shard
@@ -27,6 +29,8 @@ from django_delayq.store.shard import Shard
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
 #: Arguments of `requeue` for a job whose body stays.
 _UNCHANGED: list[Part] = [b"", b"", b""]
+#: How many times a call follows a layout that changes meanwhile.
+_TRIES = 10
 _HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
 
 
@@ -55,8 +59,8 @@ class DeadLetters:
         They keep id and history; attempts, snoozes and interruptions count from 0. An expiry moves along, or is left
         out if its moment is over.
         `change` may return a job with other arguments; the caller has checked that they fit. Errors are `KeyHeld` if
-        another job holds the key now, `BadBody` if it cannot be read, `ShardsChanged` if the key belongs to another
-        shard now, and `PayloadTooLarge`. The place of a dead letter that is refused stays free.
+        another job holds the key now, `BadBody` if it cannot be read, and `PayloadTooLarge`. The place of a dead letter
+        that is refused stays free. One whose key, tenant or limit belongs to another shard by now moves there.
         """
         keys, effects, now_us = self._shard.keys, [SKIPPED] * len(jobs), estimated_us(self._shard.clock)
         for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
@@ -66,11 +70,12 @@ class DeadLetters:
                 dues = spread.take_places(self._shard, len(found))
                 spread.left -= len(numbers)
                 batch = {n: replace(job, due_us=due_us) for (n, job), due_us in zip(batch.items(), dues, strict=True)}
-            queues, args, sent = QueueNumbers(), list[Part](), list[int]()
+            queues, args, sent, layout = QueueNumbers(), list[Part](), list[int](), self._shard.layout
+            is_routed = False
             for number, job in batch.items():
                 letter = DeadLetterRecord.unpack(found[number])
                 try:
-                    self._check_shard(ExtrasRecord.unpack(letter.extras))
+                    _, routings = routings_of(ExtrasRecord.unpack(letter.extras))
                     head, changed = decode_head(letter.body), _UNCHANGED
                     if change is not None or head.expires:
                         # A place of a spread is a moment of Redis already.
@@ -80,12 +85,24 @@ class DeadLetters:
                     effects[number] = Effect(done=False, error=error)
                 else:
                     record = self._revived(job.raw_id, letter.attempts)
-                    args += [queues.number(head), job.raw_id, job.died_us, job.due, record, *changed]
+                    places = layout.places(routings[0]) if len(routings) == 1 else []
+                    if [place.shard for place in places] not in ([], [self._shard.index]):
+                        effects[number] = self._move(job, letter, changed, record, head=head, routing=routings[0])
+                        continue
+                    is_routed = is_routed or bool(places)
+                    args += [queues.number(head), job.raw_id, job.died_us, job.due, record, *changed, b""]
                     sent.append(number)
             if not sent:
                 continue
-            places = [place for queue in queues.numbers for place in keys.of_queue(queue)]
-            replies = self._shard.run(_REQUEUE, [self._head_start_ms, *args], more_keys=places)
+            more_keys = [place for queue in queues.numbers for place in keys.of_queue(queue)]
+            try:
+                number_of_layout = layout.number or "" if is_routed else ""
+                replies = self._shard.run(_REQUEUE, [self._head_start_ms, number_of_layout, *args], more_keys=more_keys)
+            except OtherLayout as error:
+                self._shard.follow(error)
+                again = self.requeue([batch[number] for number in sent], change=change)
+                effects = [again[sent.index(n)] if n in sent else effect for n, effect in enumerate(effects)]
+                continue
             for number, (word, due_us) in zip(sent, pairs(replies), strict=True):
                 if word == b"REQUEUED":
                     effects[number] = Effect(done=True, due_us=due_us)
@@ -106,15 +123,55 @@ class DeadLetters:
         attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
         return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
 
-    def _check_shard(self, extras: ExtrasRecord) -> None:
-        """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""
-        digest = extras.digest and (extras.tenant or extras.digest)
-        layout = self._shard.layout
-        if digest and layout.home(digest) != self._shard.index:
-            raise ShardsChanged(
-                f"DELAYQ['SHARDS'] is {layout.shards} now, so the key of this dead letter belongs to shard "
-                f"{layout.home(digest)}: enqueue a new job and discard this one, or set SHARDS back"
-            )
+    def _move(
+        self,
+        job: BatchJob,
+        letter: DeadLetterRecord,
+        changed: list[Part],
+        record: bytes,
+        *,
+        head: Head,
+        routing: bytes,
+    ) -> Effect:
+        """Revive a dead letter in the shard to which it belongs now. Three round trips, one more a shard that is asked.
+
+        After a kill in the middle it is still a dead letter here; a repeated call does the rest.
+        """
+        died = self._shard.execute("ZSCORE", self._shard.keys("dead_letters"), job.raw_id)
+        if died is None or int(float(died)) != job.died_us:
+            return SKIPPED
+        _, member, body = changed
+        letter_args = [member or head.member(job.raw_id), job.due, body or letter.body, record, letter.extras]
+        for _ in range(_TRIES):
+            layout = self._shard.layout
+            for place in layout.places(routing):
+                sibling = self._shard.sibling(place.shard)
+                left = place.left_here(routing)
+                try:
+                    if sibling.index == self._shard.index:
+                        args = [1, job.raw_id, job.died_us, job.due, record, *changed, left]
+                        keys = self._shard.keys.of_queue(head.queue)
+                        [(word, due_us)] = pairs(
+                            self._shard.run(_REQUEUE, [self._head_start_ms, layout.number or "", *args], more_keys=keys)
+                        )
+                    else:
+                        word, due_us = Revival(sibling).revive(
+                            queue=head.queue,
+                            args=letter_args,
+                            left=left,
+                            layout=layout.number,
+                        )
+                except OtherLayout as error:
+                    sibling.follow(error)
+                    break
+                if word == b"HELD":
+                    return Effect(done=False, error=KeyHeld(_HELD))
+                if word == b"REQUEUED":
+                    is_done = sibling.index == self._shard.index or self.discard([job])[0].done
+                    return Effect(done=is_done, due_us=due_us, shard=place.shard)
+                if word == b"GONE":
+                    return SKIPPED
+        return SKIPPED
 
     def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job] | None, *, due_us: int) -> list[Part]:
         """Return the body that was read, and member and body of the changed job, whose expiry follows its due time."""

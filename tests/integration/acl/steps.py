@@ -23,11 +23,12 @@ from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.limits import SlotReply
+from django_delayq.store.operations.revival import Revival
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
-from django_delayq.store.records import DeclaredBy
+from django_delayq.store.records import DeclaredBy, ExtrasRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
 from django_delayq.store.schedules.schedules import Schedules
@@ -343,6 +344,12 @@ def read_layout(role: ShardApis, every: ShardApis) -> Any:
     return role.store.known_shards() >= 0
 
 
+def revive(role: ShardApis, every: ShardApis) -> Any:
+    record = ExtrasRecord(digest=os.urandom(16)).pack()
+    args = [os.urandom(12) + b"d\1", "+1", b"a body", b"", record]
+    return Revival(role.shard).revive(queue="default", args=args, left=b"", layout=0)[0] == b"REQUEUED"
+
+
 def cancel_kept(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.cancel(every.add(ttl=HOUR))
 
@@ -465,6 +472,7 @@ STEPS: dict[str, Step] = {
             holder,
             page,
             requeue,
+            revive,
             discard,
             promote,
             read_expired,
@@ -519,19 +527,19 @@ OWN = {
     "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one sweep heartbeat use_limit listen_for_stops "
     "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue discard pause quiet "
-    "pause_task pause_tenant change_schedules",
+    "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue revive discard pause "
+    "quiet pause_task pause_tenant change_schedules",
     "check": "check_consistency read_queues check_servers",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "requeue read_served_queues plant read_layout",
-    "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue discard notify "
-    "heartbeat use_limit read_served_queues change_schedules read_layout find_tenants read_schedules",
-    "worker": "move requeue discard find_tenants read_layout",
+    "producer": "requeue revive read_served_queues plant read_layout",
+    "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard "
+    "notify heartbeat use_limit read_served_queues change_schedules read_layout find_tenants read_schedules",
+    "worker": "move requeue revive discard find_tenants read_layout",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
-    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder dashboard server "
+    "check": "enqueue cancel reschedule reclaim move requeue revive discard find ended holder dashboard server "
     "set_limits read_served_queues change_schedules read_schedules plant "
     "read_layout count_left",
 }

@@ -9,15 +9,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
 from django_delayq import enqueue_many
-from django_delayq.clock import ServerClock
+from django_delayq.clock import SECOND_US, ServerClock
 from django_delayq.dispatcher.declarer import Declarer
-from django_delayq.exceptions import ShardsChanged
+from django_delayq.exceptions import KeyHeld, ShardsChanged
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import State
+from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.finding import get_job
 from django_delayq.task.handle import JobHandle
-from tests.one_by_one import OneByOne, one_by_one
+from tests.one_by_one import one_by_one
 from tests.sample_app.tasks import noop
 from tests.shard_apis import ShardApis
 
@@ -165,7 +166,7 @@ def test_dropping_a_shard_with_jobs_is_refused_even_if_only_producers_ever_ran(d
         get_store().check_shards()
 
 
-def test_a_dead_letter_cannot_take_a_key_that_now_belongs_to_another_shard(delayq_settings: Any) -> None:
+def test_a_dead_letter_takes_its_key_in_the_shard_to_which_that_belongs_now(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 1)
     keys = [f"{number}" for number in range(20)]
     apis = ShardApis(delayq_settings.DELAYQ["REDIS"], clock=ServerClock())
@@ -181,26 +182,21 @@ def test_a_dead_letter_cannot_take_a_key_that_now_belongs_to_another_shard(delay
     use_shards(delayq_settings, 2)
     store = get_store()
     store.check_shards()
-    elsewhere, operations = [], OneByOne(store._producer_shards[0])
+    operations = store.operations(0).dead_letters
     for key, letter in letters.items():
         assert letter is not None
+        job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us, delay_us=HOUR * SECOND_US)
         newer = noop.using(delay=HOUR, key=key).enqueue()
+        [held] = operations.requeue([job])
+        assert isinstance(held.error, KeyHeld)
         newer.cancel()
-        if newer.id.endswith("-1"):
-            elsewhere.append(key)
-            with pytest.raises(ShardsChanged, match="enqueue a new job .* or set SHARDS back"):
-                operations.requeue(letter.raw_id, died_us=letter.moment_us)
-            with pytest.raises(ShardsChanged):
-                operations.requeue(letter.raw_id, died_us=letter.moment_us, change=lambda job: job)
-        else:
-            assert operations.requeue(letter.raw_id, died_us=letter.moment_us)
-            assert noop.using(delay=HOUR, key=key).enqueue().id == to_text(letter.raw_id, 0)
-    assert 0 < len(elsewhere) < len(keys)
-    assert unkeyed and operations.requeue(unkeyed.raw_id, died_us=unkeyed.moment_us)
-    use_shards(delayq_settings, 1)
-    get_store().check_shards(force=True)
-    letter = letters[elsewhere[0]]
-    assert letter and one_by_one().requeue(letter.raw_id, died_us=letter.moment_us)
+        [effect] = operations.requeue([job])
+        assert effect.done and noop.using(delay=HOUR, key=key).enqueue().id == to_text(letter.raw_id, effect.shard or 0)
+        assert store.find(letter.raw_id, effect.shard or 0).state is State.SCHEDULED
+        # A second person finds that it is no dead letter any more.
+        assert not operations.requeue([job])[0].done
+    assert {newer.shard for newer in store.lookup(1).page(State.SCHEDULED, queues=["default"]).rows} == {1}
+    assert unkeyed and one_by_one().requeue(unkeyed.raw_id, died_us=unkeyed.moment_us)
 
 
 def test_jobs_refused_because_of_a_changed_number_are_in_the_error(delayq_settings: Any) -> None:
