@@ -17,6 +17,7 @@ from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
 from django_delayq.store.growth.lingering import Lingering
+from django_delayq.store.growth.schedule_moves import ScheduleMoves
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.limits import SlotReply
 from django_delayq.store.operations.revival import Revival
@@ -216,6 +217,12 @@ def _schedule(apis: ShardApis) -> None:
     assert schedules.pause_schedule(kept)
     assert schedules.resume_schedule(kept)
     assert schedules.delete_schedules([deleted])[0]
+    leaving, moves = Definition(make_schedule("leaving", every=60, now_us=now_us), job), ScheduleMoves(apis.shard)
+    schedules.set_and_cancel([leaving])
+    [stored] = schedules.find([leaving.id])
+    assert stored is not None
+    assert moves.hand_over_schedule(leaving.id, stored.record)[0] == b"HANDED_OVER"
+    assert not moves.take_over_schedule(kept, stored.record.definition)
     schedules.set_and_cancel([made[0]])
     assert schedules.pause_and_cancel(kept)
     assert schedules.delete_and_cancel([kept]) == 1

@@ -8,7 +8,7 @@ that runs.
 from collections.abc import Callable
 from time import monotonic, time_ns
 
-from django_delayq.exceptions import StoreError
+from django_delayq.exceptions import OtherLayout, StoreError
 from django_delayq.logs import logger
 from django_delayq.store.records import DeclaredBy
 from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
@@ -32,6 +32,7 @@ class Declarer:
         self._started_us = time_ns() // 1_000
         #: Made at the first step, when all tasks are imported.
         self._declarations: Declarations | None = None
+        self._layout = 0
         self._look_at = 0.0
 
     def step(self) -> None:
@@ -40,6 +41,9 @@ class Declarer:
             return
         try:
             is_done = self._declare()
+        except OtherLayout as error:
+            self._shard.follow(error)
+            self._look_at = 0.0
         except StoreError as error:
             # Jobs are promoted nevertheless: a full Redis, for one, accepts no schedules, but moves jobs.
             logger.warning("The declared recurring schedules could not be stored; trying again: %s", error)
@@ -49,7 +53,13 @@ class Declarer:
 
     def _declare(self) -> bool:
         """Return whether there is nothing more to do: False if another process declared meanwhile."""
-        if self._declarations is None:
+        layout = self._shard.layout
+        if layout.moves_schedules:
+            # One that is still in its old shard would be stored a second time.
+            return True
+        if self._declarations is None or self._layout != layout.number:
+            # Another shard may declare some of them by now.
+            self._layout = layout.number
             self._declarations = make_declarations(self._store, self._shard.index)
             for text, error in self._declarations.faults:
                 logger.error(text, exc_info=error)

@@ -115,14 +115,17 @@ class Layout:
         return shard_of(routing, self.chain[-1].shards)
 
     def places(self, routing: bytes) -> list[Place]:
-        """Return the shards in which a value may have something, in the order in which they are asked; home is last."""
-        found = dict[int, int]()
+        """Return the shards in which a value may have something, in the order in which they are asked; home is last.
+
+        Home may also be among the others: the value may still be there, or not yet have come back to it.
+        """
+        found = list[Place]()
         for at, each in enumerate(self.chain, start=1):
             shard = shard_of(routing, each.shards)
-            # A shard that is named again is asked when its turn comes last: the value may have come back to it.
-            found.pop(shard, None)
-            found[shard] = self.chain[at].since if at < len(self.chain) else 0
-        return [Place(*item) for item in found.items()]
+            if found and found[-1].shard == shard:
+                found.pop()
+            found.append(Place(shard, self.chain[at].since if at < len(self.chain) else 0))
+        return found
 
     def announcing(self, shards: int) -> Self:
         """Return the next layout, in which processes serve shards that get no jobs yet; 0: none are coming."""
@@ -144,6 +147,6 @@ class Layout:
         """Return the next layout, in which all recurring schedules are in their shards."""
         return replace(self, number=self.number + 1, moves_schedules=False)
 
-    def without_oldest(self) -> Self:
-        """Return the next layout, in which nothing is left of the oldest number of shards."""
-        return replace(self, number=self.number + 1, chain=self.chain[1:])
+    def settled(self) -> Self:
+        """Return the next layout, in which nothing is left of older numbers of shards."""
+        return replace(self, number=self.number + 1, chain=self.chain[-1:], coming=0)

@@ -96,7 +96,7 @@ def judge_schedules(store: Store, shards: Sequence[Shard], *, repair: bool) -> S
             reasons |= {each.id: reason for each in batch.schedules if (reason := _why_unreadable(each))}
             for start in range(0, len(older) if repair else 0, BATCH):
                 part = older[start : start + BATCH]
-                schedules.set_and_cancel([each.definition for each in part if each.definition is not None])
+                store.schedule_places.set([each.definition for each in part if each.definition is not None])
         for text, error in make_declarations(store, shard.index).faults:
             judgement.faults.append(f"{text}: {error}" if error else text)
     for reason, count in Counter(reasons.values()).most_common(_REASONS):

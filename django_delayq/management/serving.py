@@ -1,5 +1,6 @@
 """Serving: the workers and dispatchers of all shards of a store, as commands and runserver run them."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -25,16 +26,29 @@ class Served(NamedTuple):
 
     services: list[Service]
     reporters: list[ProcessReporter]
+    #: Adds those of a shard.
+    add: Callable[[Shard], None]
+
+
+def follow_layout(store: Store, served: Served) -> None:
+    """Add the services of the shards that a later layout has; they are not started yet. One round trip."""
+    store.layouts.read()
+    for shard in store.shards[len(served.services) :]:
+        served.add(shard)
 
 
 def dispatchers(store: Store) -> Served:
     """Return a dispatcher for each shard."""
-    served = Served([], [])
-    for shard in store.shards:
+
+    def add(shard: Shard) -> None:
         dispatcher = make_dispatcher(store, shard)
         service = Service(dispatcher, name=f"Dispatcher of {shard.label}", longest_wait=_longest_wait(store))
         served.services.append(service)
         served.reporters.append(ProcessReporter(ProcessReports(shard), dispatcher))
+
+    served = Served([], [], add)
+    for shard in store.shards:
+        add(shard)
     return served
 
 
@@ -47,8 +61,9 @@ def make_dispatcher(store: Store, shard: Shard, metrics: MetricsBuffer | None = 
 
 def workers(store: Store, config: WorkerConfig, pool: Pool, shutdown: Shutdown, *, drain: bool = False) -> Served:
     """Return a worker for each shard; they share the pool."""
-    served, sharing = Served([], []), list[PrefetchPolicy]()
-    for shard in store.shards:
+    sharing = list[PrefetchPolicy]()
+
+    def add(shard: Shard) -> None:
         metrics = MetricsBuffer()
         worker = Worker(
             shard=shard,
@@ -67,6 +82,10 @@ def workers(store: Store, config: WorkerConfig, pool: Pool, shutdown: Shutdown, 
         longest_wait = min(longest_wait_us(config.lease_us) / SECOND_US, _longest_wait(store))
         served.services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
         served.reporters.append(ProcessReporter(ProcessReports(shard), worker))
+
+    served = Served([], [], add)
+    for shard in store.shards:
+        add(shard)
     return served
 
 

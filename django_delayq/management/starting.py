@@ -24,6 +24,7 @@ from django_delayq.processes.reporter import ProcessReporter, reporting
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.signals import LogFormatter
+from django_delayq.store.growth.layouts import LEARN_EVERY
 from django_delayq.store.store import Store, get_store
 
 
@@ -127,20 +128,23 @@ def run_services(
     *,
     ready: Callable[[], object] = lambda: None,
     shutdown: Shutdown | None = None,
+    follow: Callable[[], object] | None = None,
 ) -> None:
     """Run each service in a thread of its own until all have ended or a signal has stopped them.
 
     `ready` is called and the reporters start after the signal handlers are installed, since whoever sees the process
-    may stop it. A service that ends by an error stops the others, since no supervisor sees a shard without a service;
-    once all have ended, ServiceDied is raised.
+    may stop it. `follow` is called every 15 s; it may add services and reporters to the lists. A service that ends by
+    an error stops the others, since no supervisor sees a shard without a service; once all have ended, ServiceDied is
+    raised.
     """
     # Imported objects live as long as the process. Each pass of the garbage collector over them cost a tenth of a short
     # job, so it leaves them out.
     gc.collect()
     gc.freeze()
-    shutdown, running = shutdown or Shutdown(), set(services)
+    shutdown, running, stopping = shutdown or Shutdown(), set(services), threading.Event()
 
     def stop(*_: Any) -> None:
+        stopping.set()
         # If a receiver hangs, services that wait for room in the emitter's queue cannot end.
         emitter.lift_limit()
         for service in services:
@@ -155,10 +159,31 @@ def run_services(
             running.discard(service)
             shutdown.wake()
 
+    def start(service: Service) -> None:
+        threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
+
+    def watch() -> None:
+        while follow is not None and not stopping.wait(LEARN_EVERY):
+            known = len(services)
+            try:
+                follow()
+            except StoreError as error:
+                # The next look may succeed; meanwhile the shards that are known are served.
+                logger.warning("The layout of the shards could not be read: %s", error)
+            for service, reporter in zip(services[known:], reporters[known:], strict=True):
+                running.add(service)
+                reporter.start()
+                start(service)
+                logger.info("%s serves a new shard", service.name)
+                if stopping.is_set():
+                    service.stop()
+
     with _signals(stop, shutdown.wake_descriptor), reporting(reporters, patience=lambda: shutdown.optional_timeout):
         ready()
-        for service in services:
-            threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
+        for service in list(services):
+            start(service)
+        if follow is not None:
+            threading.Thread(target=watch, name="delayq-layout", daemon=True).start()
         while running and shutdown.wait():
             pass
     for service in list(running):

@@ -186,6 +186,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "the layout: number of shards over which the jobs are spread, and over which they were; its text is in "
         "job/layout.py; set_layout writes it in each shard",
     ),
+    "leaving_schedules": (
+        "hash",
+        "id of a recurring schedule that moves to another shard -> its record, until that shard has it; written by "
+        "hand_over_schedule",
+    ),
     "lingering": (
         "hash",
         "routing value that belongs to another shard by now -> number of the count that found something of it here; "

@@ -19,7 +19,8 @@ from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue, is_routed
-from django_delayq.store.growth.layouts import Layouts
+from django_delayq.store.growth.layouts import TRIES, Layouts
+from django_delayq.store.growth.schedule_places import SchedulePlaces
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.job_pages import JobRow
@@ -38,8 +39,6 @@ from django_delayq.store.shard import KnownLayout, Shard
 from django_delayq.store.slots import hash_tag, slot_of
 
 T = TypeVar("T")
-#: How many times a call follows a layout that changes meanwhile.
-_TRIES = 10
 
 
 class Store:
@@ -55,7 +54,7 @@ class Store:
         self._clock = clock or runtime.current().clock
         self._known = KnownLayout(Layout.of(config.shards))
         #: How this process learns the layout of the shards.
-        self.layouts = Layouts(self._known, setting=config.shards, shard=self._producer_shard)
+        self.layouts = Layouts(self._known, setting=config.shards, shard=self.producer_shard)
         # More follow when a later layout has more. Two threads may make the same one, which harms nobody.
         self._made: dict[bool, list[Shard]] = {True: [], False: []}
         self._enqueue_apis: list[Enqueue] = []
@@ -77,7 +76,8 @@ class Store:
         """The shards for everybody else: a call may take ENQUEUE_TIMEOUT."""
         return self._shards(self.shard_count, for_producers=True)
 
-    def _producer_shard(self, index: int) -> Shard:
+    def producer_shard(self, index: int) -> Shard:
+        """Return a shard for everybody else, which may be one of a former layout."""
         return self._shards(index + 1, for_producers=True)[index]
 
     def _shards(self, count: int, *, for_producers: bool) -> list[Shard]:
@@ -97,7 +97,7 @@ class Store:
             route=Route(self.topology, slot_of(hash_tag(index)), shard=index, for_producers=for_producers),
             clock=self._clock,
             known=self._known,
-            sibling=self._producer_shard,
+            sibling=self.producer_shard,
         )
 
     def disconnect_idle(self) -> None:
@@ -129,11 +129,11 @@ class Store:
 
     def operations(self, shard: int) -> Operations:
         """Return the APIs for changes to jobs, queues and workers."""
-        return Operations(self._producer_shard(shard))
+        return Operations(self.producer_shard(shard))
 
     def lookup(self, shard: int) -> Lookup:
         """Return the API that reads jobs."""
-        return Lookup(self._producer_shard(shard))
+        return Lookup(self.producer_shard(shard))
 
     def holder(
         self, task: str, key: str, tenant: str | None, limits: Sequence[LimitUse] | None = ()
@@ -163,31 +163,39 @@ class Store:
 
     def schedules(self, shard: int) -> Schedules:
         """Return the API that stores, changes and reads recurring schedules."""
-        return Schedules(self._producer_shard(shard))
+        return Schedules(self.producer_shard(shard))
 
     def find_schedule(self, text_id: str) -> StoredSchedule | None:
         """Return the schedule of a `text_id`; None if there is none, or if the text is no id. One round trip."""
         id, shard = from_text_id(text_id) or (b"", -1)
-        return self.schedules(shard).find([id])[0] if shard >= 0 and self.has_shard(shard) else None
+        found = self.schedules(shard).find([id])[0] if shard >= 0 and self.has_shard(shard) else None
+        if found is None and shard >= 0 and self.layout.has_changed:
+            [shard] = self.schedule_places.shards([id])
+            found = self.schedules(shard).find([id])[0]
+        return found
+
+    @cached_property
+    def schedule_places(self) -> SchedulePlaces:
+        """Where recurring schedules are."""
+        return SchedulePlaces(self.layouts, self.producer_shard)
 
     def find_schedules(
         self, tasks: Iterable[str], name: str, *, reads: ShardReads | None = None
     ) -> list[StoredSchedule]:
         """Return the schedules of these tasks that have a name. One round trip."""
-        by_shard: dict[int, list[bytes]] = {}
-        for task in tasks:
-            id = schedule_id(task, name)
-            by_shard.setdefault(self.layout.home(id), []).append(id)
+        by_shard, ids = dict[int, list[bytes]](), [schedule_id(task, name) for task in tasks]
+        for id, shard in zip(ids, self.schedule_places.shards(ids), strict=True):
+            by_shard.setdefault(shard, []).append(id)
         found = (reads or self.reads()).read(lambda shard: self.schedules(shard).read_found(by_shard[shard]), by_shard)
         return [each for schedules in found.values() for each in schedules if each is not None]
 
     def tenants(self, shard: int) -> TenantQueries:
         """Return the API that reads tenants."""
-        return TenantQueries(self._producer_shard(shard))
+        return TenantQueries(self.producer_shard(shard))
 
     def limits(self, shard: int) -> LimitQueries:
         """Return the API that reads limits and paused tasks."""
-        return LimitQueries(self._producer_shard(shard))
+        return LimitQueries(self.producer_shard(shard))
 
     def reads(self, *, partial: bool = False) -> ShardReads:
         """Return what reads all shards side by side; with `partial` without those whose servers do not answer."""
@@ -212,7 +220,7 @@ class Store:
     def dashboard(self, shard: int) -> DashboardQueries:
         """Return the dashboard's API: the same object each time, since it remembers the names of the queues."""
         if shard not in self._dashboards:
-            self._dashboards[shard] = DashboardQueries(self._producer_shard(shard))
+            self._dashboards[shard] = DashboardQueries(self.producer_shard(shard))
         return self._dashboards[shard]
 
     def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, reads: ShardReads | None = None) -> Snapshot:
@@ -298,7 +306,7 @@ class Store:
         """
         self.layouts.learn()
         self.check_shards_once()
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             layout = self.layout
             for place in layout.places(routing):
                 try:
@@ -308,7 +316,7 @@ class Store:
                     break
                 if reply is not None:
                     return place.shard, reply
-        raise StoreUnavailable(f"the number of shards changed {_TRIES} times meanwhile", maybe_accepted=False)
+        raise StoreUnavailable(f"the number of shards changed {TRIES} times meanwhile", maybe_accepted=False)
 
     @property
     def may_differ(self) -> bool:

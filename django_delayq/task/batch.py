@@ -6,7 +6,7 @@ number of shards has changed, the shard refuses the call, and all jobs are sent 
 """
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from django_delayq.exceptions import JobRefused, KeyHeld, OtherLayout, StoreError, TenantFull
@@ -14,12 +14,11 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.layout import Layout, Place
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.signals import announce, has_listener, job_enqueued
+from django_delayq.store.growth.layouts import TRIES
 from django_delayq.store.store import get_store, places_of
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 
-#: How many times a batch follows a layout that changes meanwhile.
-_TRIES = 10
 #: The number of no layout.
 _NO_LAYOUT = -1
 
@@ -34,13 +33,13 @@ class Batch:
         handles: list[JobHandle],
         *,
         drafts: Sequence[UnsentJob] | None = None,
-        asked: frozenset[int] = frozenset(),
+        asked: int = 0,
         asked_in: int = 0,
-        tries: int = _TRIES,
+        tries: int = TRIES,
     ) -> None:
         """`drafts` are those of the handles, if these have none any more.
 
-        `asked` are shards in which nothing is left of their routing values, by the layout of the number `asked_in`.
+        `asked`: in how many of their places nothing is left of their routing values, by the layout `asked_in`.
         """
         self.handles = handles
         self._backend, self._shard, self._asked, self._tries = backend, shard, asked, tries
@@ -94,7 +93,7 @@ class Batch:
                 raise
             get_store(self._backend).layouts.follow(error, self._shard)
             # Nothing was stored.
-            self._send_on(range(len(self.handles)), frozenset())
+            self._send_on(range(len(self.handles)), asked=0)
             return
         for number, job in result.stored.items():
             self._drafts[number] = replace(self._drafts[number], job=job)
@@ -105,9 +104,9 @@ class Batch:
             self.handles[number].mark_sent(result, number)
         self._kept = kept
         if result.elsewhere:
-            self._send_on(sorted(result.elsewhere), self._asked | {self._shard})
+            self._send_on(sorted(result.elsewhere), asked=self._asked + 1)
 
-    def _send_on(self, numbers: Iterable[int], asked: frozenset[int]) -> None:
+    def _send_on(self, numbers: Iterable[int], *, asked: int) -> None:
         """Send jobs that this shard did not store to others, and wait until they are stored."""
         layout, by_shard = get_store(self._backend).layout, dict[int, list[int]]()
         for number in numbers:
@@ -187,10 +186,10 @@ class Batch:
                 handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
 
 
-def _place(draft: UnsentJob, layout: Layout, asked: Set[int]) -> tuple[Place, bytes]:
-    """Return the shard to which a job is sent after those that were asked, and its routing value."""
+def _place(draft: UnsentJob, layout: Layout, asked: int) -> tuple[Place, bytes]:
+    """Return the place to which a job is sent after so many that were asked, and its routing value."""
     places, routing = places_of(draft.job, layout)
-    return next((place for place in places if place.shard not in asked), places[-1]), routing
+    return places[min(asked, len(places) - 1)], routing
 
 
 def _in_shard(draft: UnsentJob, shard: int) -> UnsentJob:

@@ -41,6 +41,8 @@ CALLS = {
     "move": PUT + "ZSCORE",
     "requeue": PUT + "ZSCORE",
     "revive": PUT + "ZSCORE",
+    "hand_over_schedule": "HDEL HEXISTS HGET HLEN HSET TIME ZCARD ZREM",
+    "take_over_schedule": "DEL GET HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZREM",
     "take_places": "HDEL HGET HGETALL HLEN HSET TIME",
     "discard": "DEL GET HDEL HLEN HSTRLEN SET TIME ZCARD ZREM ZSCORE",
     "find": "HGET LINDEX TIME ZSCORE",

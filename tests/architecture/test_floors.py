@@ -80,8 +80,9 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=named)
 def test_a_folder_has_few_enough_files_to_see_at_once(folder: Path) -> None:
-    # An empty one only makes the folder a package.
-    assert len([path for path in folder.glob("*.py") if path.read_text()]) <= FILES
+    # An empty one only makes the folder a package. Django looks for commands in one folder.
+    most = FILES + 1 if folder.name == "commands" else FILES
+    assert len([path for path in folder.glob("*.py") if path.read_text()]) <= most
 
 
 def test_a_folder_of_tests_has_few_enough_files_to_see_at_once() -> None:

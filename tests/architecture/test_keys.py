@@ -140,7 +140,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
         *("let_in", "set_limits", "take_slot", "give_back_slot", "back_off"),
         *("pause_task", "resume_task", "find_limits"),
         *("set_schedules", "pause_schedule", "resume_schedule", "delete_schedules", "plant"),
-        *("declare_schedules", "revive", "set_layout", "count_lingering"),
+        *("declare_schedules", "revive", "hand_over_schedule", "take_over_schedule", "set_layout", "count_lingering"),
     }
 
 

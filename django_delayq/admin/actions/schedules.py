@@ -17,6 +17,7 @@ from django_delayq.admin.schedule_list import ListRequest
 from django_delayq.display.text import printable
 from django_delayq.exceptions import InvalidSchedule, JobRefused
 from django_delayq.job.ids import to_text
+from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
 from django_delayq.store.schedules.stored_schedule import StoredSchedule
 
@@ -67,8 +68,10 @@ def _edit(page: PageContext, stored: StoredSchedule, form: ScheduleForm) -> Iter
     if form.definition == stored.definition:
         yield False
         return
-    to_cancel = schedules.set_schedules([form.definition])
-    yield form.change_text
+    # It may have moved to another shard since it was read.
+    absent: list[Definition] | None = None if page.store.layout.is_settled else []
+    to_cancel = schedules.set_schedules([form.definition], absent=absent)
+    yield False if absent else form.change_text
     schedules.cancel_planted(to_cancel)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from django_delayq.management.serving import dispatchers
+from django_delayq.management.serving import dispatchers, follow_layout
 from django_delayq.management.starting import (
     add_backend,
     announce,
@@ -35,9 +35,11 @@ class Command(BaseCommand):
         """Run until stopped."""
         log_to_stderr(options["verbosity"])
         store = open_store(options["backend"], force_shards=options["force_shards"])
-        services, reporters = dispatchers(store)
+        served = dispatchers(store)
+        services, reporters, _ = served
         if options["until_stdin_closes"]:
             stop_with_parent(services)
         config = store.config
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
-        run_services(services, reporters, ready=partial(announce, self, sentence, options))
+        ready = partial(announce, self, sentence, options)
+        run_services(services, reporters, ready=ready, follow=partial(follow_layout, store, served))

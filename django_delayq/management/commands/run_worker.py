@@ -12,7 +12,7 @@ from django.utils import autoreload
 from django_delayq.conf.config import Config, WorkerConfig
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.queue_option import add_queues, with_queues
-from django_delayq.management.serving import workers
+from django_delayq.management.serving import follow_layout, workers
 from django_delayq.management.starting import (
     ServiceDied,
     add_backend,
@@ -89,7 +89,8 @@ class Command(BaseCommand):
         self, pool: Pool, shutdown: Shutdown, store: Store, config: WorkerConfig, options: dict[str, Any]
     ) -> list[Service]:
         """Run one worker for each shard until all have ended; return their services."""
-        services, reporters = workers(store, config, pool, shutdown, drain=options["drain"])
+        served = workers(store, config, pool, shutdown, drain=options["drain"])
+        services, reporters, _ = served
         if options["reload"]:
             _stop_before_reload(services)
         if options["until_stdin_closes"]:
@@ -102,7 +103,10 @@ class Command(BaseCommand):
         if options["with_dispatcher"]:
             child = SupervisedCommand("run_dispatcher", *backend_option(options["backend"]))
         try:
-            run_services(services, reporters, ready=partial(announce, self, sentence, options), shutdown=shutdown)
+            ready, follow = partial(announce, self, sentence, options), partial(follow_layout, store, served)
+            run_services(
+                services, reporters, ready=ready, shutdown=shutdown, follow=None if options["drain"] else follow
+            )
         finally:
             if child and shutdown.has_deadline:
                 # Not waited for: it also ends with this process.

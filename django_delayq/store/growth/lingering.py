@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from django_delayq.job.layout import Layout
 from django_delayq.store.client.script import Script
@@ -19,17 +18,6 @@ _SLOT, _BACK_OFF = b"\2", b"\1"
 _BEFORE_WINDOW = b"\0"
 
 
-@dataclass(slots=True)
-class Left:
-    """What is left in one shard of an older number of shards."""
-
-    #: Kind of thing -> how many: jobs with keys, tenants or limits, and slots, throttled keys, recurring schedules.
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def __bool__(self) -> bool:
-        return self.counts.total() > 0
-
-
 class Lingering:
     """API of one shard for those who count what is left there."""
 
@@ -40,22 +28,23 @@ class Lingering:
         """Make one step of a count. See `count_lingering.lua`; `count()` makes all of them."""
         return int(self._shard.run(_COUNT_LINGERING, [step, number, *more]))
 
-    def count(self) -> Left | None:
-        """Count what is left here, in slices of 500; None if somebody else counts. O(n), and O(log n) a slice.
+    def count(self) -> Counter[str] | None:
+        """Count what is left here: kind of thing -> how many; None if somebody else counts. O(n), in slices of 500.
 
         Values of which nothing is left are free from then on. Raises `OtherLayout`.
         """
-        layout, left = self._shard.layout, Left()
+        layout, left = self._shard.layout, Counter[str]()
         number = self.count_lingering("begin", layout.number)
         is_first = self._counted_for() < max(each.since for each in layout.chain)
         # The slots come after the jobs: a job that ends meanwhile has left its slot and its time before.
         for kind, values in self._found(layout, is_first):
-            left.counts.update({kind: len(values)})
+            if kind:
+                left[kind] += len(values)
             if not self.count_lingering("add", number, *(part for pair in values for part in pair)):
                 return None
         if not self.count_lingering("end", number, layout.number):
             return None
-        left.counts["throttled key"] = self._forget(number)
+        left["throttled key"] = self._forget(number)
         return left
 
     def _counted_for(self) -> int:
@@ -63,30 +52,36 @@ class Lingering:
         return int.from_bytes(stored[16:24])
 
     def _found(self, layout: Layout, is_first: bool) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
-        """Yield what is left, in slices: its kind, and the fields and values to add."""
+        """Yield what is left, in slices: its kind, and the fields and values to add.
+
+        "" is what belongs here again: it is not left, but may have been here before it belonged to another shard.
+        """
         for records in self._scan("HSCAN", "job_extras"):
-            by_kind = dict[str, dict[bytes, Part]]()
+            by_kind = dict[str, list[bytes]]()
             for record in records[1::2]:
                 kind, values = routings_of(ExtrasRecord.unpack(record))
-                for value in values:
-                    if self._belongs_elsewhere(value, layout):
-                        by_kind.setdefault(f"job with a {kind}", {})[value] = b""
-            yield from ((kind, list(found.items())) for kind, found in by_kind.items())
+                by_kind.setdefault(f"job with a {kind}", []).extend(values)
+            for kind, found in by_kind.items():
+                yield from self._elsewhere(kind, found, layout)
         for entries in self._slots():
-            yield "slot", self._elsewhere((entry[1:13] for entry in entries), layout)
+            yield from self._elsewhere("slot", _limits(entry[1:13] for entry in entries), layout)
         for entries in self._times():
-            yield "rate of a limit", self._elsewhere((entry[-12:] for entry in entries), layout)
+            yield from self._elsewhere("rate of a limit", _limits(entry[-12:] for entry in entries), layout)
         for pairs in self._scan("ZSCAN", "throttle_ends") if is_first else ():
             windows = zip(pairs[::2], pairs[1::2], strict=True)
             # Counted when it is forgotten.
             yield "throttled key", [(_BEFORE_WINDOW + digest, int(float(end))) for digest, end in windows]
 
-    def _elsewhere(self, digests: Iterable[bytes], layout: Layout) -> list[tuple[bytes, Part]]:
-        values = {routing_of_limit(digest) for digest in digests if len(digest) == 12}
-        return [(value, b"") for value in values if self._belongs_elsewhere(value, layout)]
-
-    def _belongs_elsewhere(self, value: bytes, layout: Layout) -> bool:
-        return layout.home(value) != self._shard.index
+    def _elsewhere(
+        self, kind: str, values: Iterable[bytes], layout: Layout
+    ) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
+        by_kind = dict[str, list[tuple[bytes, Part]]]()
+        for value in set(values):
+            if layout.home(value) != self._shard.index:
+                by_kind.setdefault(kind, []).append((value, b""))
+            elif len(layout.places(value)) > 1:
+                by_kind.setdefault("", []).append((value, b""))
+        yield from by_kind.items()
 
     def _slots(self) -> Iterator[list[bytes]]:
         key, first = self._shard.keys("limit_jobs"), b"[" + _SLOT
@@ -125,3 +120,8 @@ class Lingering:
             open_windows += sum(w and int(end) > now_us for w, end in zip(is_window, pairs[1::2], strict=True))
             self.count_lingering("forget", number, *(each for each in fields if each))
         return open_windows
+
+
+def _limits(digests: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the routing values of limits; entries that were edited manually are left out."""
+    return (routing_of_limit(digest) for digest in digests if len(digest) == 12)

@@ -57,7 +57,7 @@ local function read_schedule(id)
   return schedule
 end
 
-local function store_schedule(schedule)
+local function pack_schedule(schedule)
   local has_running = schedule.running ~= NO_JOB
   local head = struct.pack(
     SCHEDULE_HEAD, schedule.flags + (has_running and HAS_RUNNING or 0), schedule.overlap, schedule.pause_after,
@@ -65,7 +65,11 @@ local function store_schedule(schedule)
     schedule.last_end, #schedule.outcomes / 3
   )
   local running = has_running and schedule.running or ''
-  redis.call('HSET', schedules, schedule.id, head .. running .. schedule.outcomes .. schedule.definition)
+  return head .. running .. schedule.outcomes .. schedule.definition
+end
+
+local function store_schedule(schedule)
+  redis.call('HSET', schedules, schedule.id, pack_schedule(schedule))
 end
 
 -- The id of the job of a schedule that has begun and not ended, also while it waits for its retry; nothing if there is none.

@@ -73,6 +73,13 @@ DISPATCHER = AclRole(
     ),
     plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS, *_COUNT),
 )
+#: `delayq_shards`, which changes the number of shards.
+SHARDS = AclRole(
+    name="shards",
+    includes=(DISPATCHER,),
+    scripts=("hand_over_schedule", "take_over_schedule", "snapshot"),
+    plain=("HDEL", "HGETALL", "HSET", "ZADD"),
+)
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
 #: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher
 #: and producer.
@@ -119,4 +126,4 @@ CHECK = AclRole(
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )
 #: Names as `manage.py delayq_acl` takes them.
-ROLES = {role.name: role for role in (PRODUCER, DISPATCHER, WORKER, VIEW, ACTION, CHECK)}
+ROLES = {role.name: role for role in (PRODUCER, DISPATCHER, WORKER, VIEW, ACTION, CHECK, SHARDS)}

@@ -28,9 +28,10 @@ class ScheduleDeclarations:
 
         Returns the ids of waiting jobs to cancel. `kept` are ids of schedules that stay as they are. `after` is what
         `declared_by()` returned; None is returned if another process has declared since. Atomic, one round trip,
-        O(log n) a schedule.
+        O(log n) a schedule. Raises `OtherLayout`.
         """
-        head: list[Part] = [b"" if after is None else after.pack(), by.pack(), b"".join(kept)]
+        layout = self._shard.layout.number
+        head: list[Part] = [layout or "", b"" if after is None else after.pack(), by.pack(), b"".join(kept)]
         reply = self._shard.run(_DECLARE, head + schedule_arguments(self._shard, definitions))
         return None if reply == 0 else list(reply)
 

@@ -36,15 +36,20 @@ class Schedules:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def set_schedules(self, definitions: Sequence[Definition]) -> list[bytes]:
+    def set_schedules(
+        self, definitions: Sequence[Definition], *, absent: list[Definition] | None = None, layout: int = 0
+    ) -> list[bytes]:
         """Store up to 250 schedules, or change those that differ; return the ids of waiting jobs to cancel.
 
-        Atomic, one round trip, O(log n) a schedule. Raises `InvalidSchedule` for one that is
-        declared in code.
+        With `absent`, only those are changed that exist; it gets the others. `layout` is that of `Enqueue.prepare()`.
+        Atomic, one round trip, O(log n) a schedule. Raises `InvalidSchedule` for one that is declared in code.
         """
-        reply = self._shard.run(_SET, schedule_arguments(self._shard, definitions))
+        head: list[Part] = [layout or "", int(absent is not None)]
+        reply = self._shard.run(_SET, head + schedule_arguments(self._shard, definitions))
         if isinstance(reply, int):
             raise _declared(definitions[reply - 1].schedule.name)
+        if absent is not None:
+            absent += [definition for definition, each in zip(definitions, reply, strict=True) if each == 0]
         return [each for each in reply if each]
 
     def find(self, ids: Sequence[bytes]) -> list[StoredSchedule | None]:
@@ -129,9 +134,11 @@ class Schedules:
             raise _declared(stored.definition.schedule.name if stored and stored.definition else "")
         return [None if reply == 0 else reply for reply in replies]
 
-    def set_and_cancel(self, definitions: Sequence[Definition]) -> None:
+    def set_and_cancel(
+        self, definitions: Sequence[Definition], *, absent: list[Definition] | None = None, layout: int = 0
+    ) -> None:
         """Do what `set_schedules()` does, then cancel the waiting jobs of those that it changed. Two round trips."""
-        self.cancel_planted(self.set_schedules(definitions))
+        self.cancel_planted(self.set_schedules(definitions, absent=absent, layout=layout))
 
     def pause_and_cancel(self, id: bytes) -> bool:
         """Do what `pause_schedule()` does, then cancel the waiting job. Returns False if it was paused already."""

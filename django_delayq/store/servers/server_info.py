@@ -45,6 +45,9 @@ class ServerInfo:
     in_cluster: bool = False
     used_memory: int
     maxmemory: int
+    #: Commands of all clients in the last moments, and how many connections they have.
+    commands_per_second: int = 0
+    connections: int = 0
     #: µs by which its clock is ahead of this host's, and the error of that measurement.
     ahead_us: int = 0
     within_us: int = 0
@@ -102,6 +105,8 @@ class ServerInfo:
             in_cluster=info.get("cluster_enabled") == "1",
             used_memory=int(info.get("used_memory", 0)),
             maxmemory=int(info.get("maxmemory", 0)),
+            commands_per_second=int(info.get("instantaneous_ops_per_sec", 0)),
+            connections=int(info.get("connected_clients", 0)),
         )
 
     @property

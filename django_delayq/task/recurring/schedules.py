@@ -186,7 +186,8 @@ class TaskSchedules:
         """Return the definition of a mapping with a name and the options of `set()`. No round trip."""
         given = dict(options)
         name, args, kwargs = given.pop("name"), given.pop("args", ()), given.pop("kwargs", None)
-        [(_, shard), *_] = self._places(name)
+        check_schedule_name(name)
+        shard = get_store(self.backend).layout.home(schedule_id(self._task.name, name))
         for option in given.keys() - _OPTIONS:
             raise TypeError(
                 f"a schedule has no option {option!r:.80}{did_you_mean(option, _OPTIONS)}; it has args, kwargs, "
@@ -249,7 +250,7 @@ class TaskSchedules:
         """Store definitions of one shard; cancel the jobs that waited for those that they replace."""
         if check is not None:
             check()
-        get_store(self.backend).schedules(batch[0].job.shard).set_and_cancel(batch)
+        get_store(self.backend).schedule_places.set(batch)
         if self._task.aliases:
             # Each replaces one that was set before the task was renamed.
             names = [definition.schedule.name for definition in batch]
@@ -273,9 +274,8 @@ class TaskSchedules:
     def _places(self, name: Any) -> list[tuple[bytes, int]]:
         """Return the id and the shard of a schedule, then those that it has under each alias of the task."""
         check_schedule_name(name)
-        layout = get_store(self.backend).layout
         ids = [schedule_id(task, name) for task in self._names]
-        return [(id, layout.home(id)) for id in ids]
+        return list(zip(ids, get_store(self.backend).schedule_places.shards(ids), strict=True))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

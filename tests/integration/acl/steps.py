@@ -18,6 +18,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.claims import Claims
+from django_delayq.store.growth.growth import Growth
 from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
@@ -325,7 +326,8 @@ def check_shards(role: ShardApis, every: ShardApis) -> Any:
     every.client.set(every.keys("shards"), 2)
     role.store.check_shards(force=True)
     every.client.set(every.keys("shards"), 3)
-    every.client.delete(every.keys("unique_keys"), every.keys("schedules"))
+    of_another = every.store.producer_shard(1).keys("schedules")
+    every.client.delete(every.keys("unique_keys"), every.keys("schedules"), of_another)
     role.store.check_shards()
     return True
 
@@ -342,6 +344,23 @@ def count_left(role: ShardApis, every: ShardApis) -> Any:
 
 def read_layout(role: ShardApis, every: ShardApis) -> Any:
     return role.store.known_shards() >= 0
+
+
+def move_shards(role: ShardApis, every: ShardApis) -> Any:
+    """Grow and settle, but for the commands of the other steps."""
+    number = int(1_000 * time())
+    every.client.set(every.keys("shards"), f"{number} 1,2@{number} moves")
+    every.client.hset(every.keys("paused"), every.keys.ready("mail"), "1 ann")
+    every.client.zadd(every.keys("pause_ends"), {"mail": 1})
+    role.store.layouts.read()
+    growth = Growth(role.store.layouts, role.store.producer_shard)
+    growth.copy_rules()
+    every.store.layouts.read()
+    made = [definition(every) for _ in range(12)]
+    Schedules(every.shard).set_schedules(made)
+    assert growth.move_schedules() == 0
+    role.store.dashboard(0).snapshot()
+    return growth.count() is not None
 
 
 def revive(role: ShardApis, every: ShardApis) -> Any:
@@ -495,6 +514,7 @@ STEPS: dict[str, Step] = {
             check_shards,
             count_left,
             read_layout,
+            move_shards,
             check_consistency,
         ),
         *(
@@ -530,6 +550,7 @@ OWN = {
     "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue revive discard pause "
     "quiet pause_task pause_tenant change_schedules",
     "check": "check_consistency read_queues check_servers",
+    "shards": f"{_DISPATCHER} move_shards",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
@@ -541,6 +562,9 @@ BORROWED = {
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
     "check": "enqueue cancel reschedule reclaim move requeue revive discard find ended holder dashboard server "
     "set_limits read_served_queues change_schedules read_schedules plant "
-    "read_layout count_left",
+    "read_layout count_left move_shards",
+    "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard notify "
+    "heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules find_tenants "
+    "find_limits dashboard server sweep settle_and_claim check_consistency",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -47,14 +47,14 @@ class Process:
 
     def count(self) -> int:
         """Count what is left of the old layout in each shard."""
-        return sum(found.counts.total() for shard in self.store._producer_shards if (found := Lingering(shard).count()))
+        return sum(found.total() for shard in self.store._producer_shards if (found := Lingering(shard).count()))
 
 
 def holders(store: Store, shards: int) -> dict[bytes, list[int]]:
     """Return the digest of each held key, and the shards in which it is held."""
     found = dict[bytes, list[int]]()
     for index in range(shards):
-        shard = store._producer_shard(index)
+        shard = store.producer_shard(index)
         for digest in shard.execute("HKEYS", shard.keys("unique_keys")):
             found.setdefault(digest, []).append(index)
     return found

@@ -85,7 +85,7 @@ def test_tenants_and_limits_stay_where_they_have_jobs(delayq_settings: Any) -> N
             if not counted:
                 process.count()
         for shard in process.store.shard_numbers():
-            found = process.store._producer_shard(shard)
+            found = process.store.producer_shard(shard)
             for noun in ("job_extras", "jobs", "unique_keys"):
                 found.execute("DEL", found.keys(noun))
         process.count()

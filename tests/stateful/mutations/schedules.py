@@ -212,7 +212,7 @@ _CHANGED = [
     at(
         "a person changes a declared schedule",
         SET,
-        "  if is_declared(read_schedule(ARGV[at])) then return (at + 2) / 4 end\n",
+        "  if is_declared(read_schedule(ARGV[at])) then return at / 4 end\n",
     ),
     at(
         "a person deletes a declared schedule",

@@ -1,0 +1,212 @@
+"""manage.py delayq_shards: the shards and their servers, and another number of shards while everything runs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_delayq.management.growing import Growing
+from django_delayq.management.operating import FAILED, WRONG_OPTIONS, OperatingCommand
+from django_delayq.store.nodes.errors import with_store_errors
+from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.store import Store
+
+_COLUMNS = ("shard", "slot", "node", "scheduled", "ready", "running", "failed", "left of an older number")
+_MIB = 1 << 20
+
+
+class Command(OperatingCommand):
+    """Show the shards, or change their number."""
+
+    help = "Shows the shards and their servers, or changes the number of shards while everything runs."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        super().add_arguments(parser)
+        chosen = parser.add_mutually_exclusive_group()
+        chosen.add_argument("--grow", type=int, metavar="N", help="Spread new jobs over N shards, more than before.")
+        chosen.add_argument(
+            "--shrink", type=int, metavar="N", help="Drain and drop the shards from N on; run it again."
+        )
+        text = "Count what is left of an older number of shards, move recurring schedules, and forget that number."
+        chosen.add_argument("--finish", action="store_true", help=text)
+        text = "Show the slot of each of N shards, and which slots a cluster should move. Default: as many as now."
+        chosen.add_argument("--plan", type=int, nargs="?", const=0, metavar="N", help=text)
+        text = "Grow although running processes do not serve the new shards yet."
+        parser.add_argument("--force", action="store_true", help=text)
+        text = "Seconds to wait for processes, and for schedules whose jobs run. Default: 60."
+        parser.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help=text)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Show or change the shards."""
+        store = self.open(options)
+        wanted = options["grow"] if options["grow"] is not None else options["shrink"]
+        if wanted is not None and not 1 <= wanted <= 1_000:
+            raise CommandError(f"the number of shards must be 1 to 1,000, got {wanted}", returncode=WRONG_OPTIONS)
+        if options["plan"] is not None:
+            return self._plan(store, options["plan"], options)
+        if wanted is None and not options["finish"]:
+            return self._show(store, options)
+        return self._change(store, wanted, options)
+
+    def _change(self, store: Store, wanted: int | None, options: dict[str, Any]) -> None:
+        said = list[str]()
+
+        def say(sentence: str) -> None:
+            said.append(sentence)
+            if not options["json"]:
+                self.stdout.write(sentence)
+                self.stdout.flush()
+
+        store.check_shards_once()
+        growing = Growing(store, say)
+        before = growing.layout.shards
+        if options["dry_run"]:
+            self.print_result(options, f"Would go on from layout {store.layout.text!r}.", dry_run=True, shards=before)
+            return
+        if wanted not in (None, before):
+            self.confirm(f"Change the number of shards from {before} to {wanted}?", options)
+        if options["grow"] is not None:
+            left = growing.grow(options["grow"], wait=options["wait"], force=options["force"])
+        elif options["shrink"] is not None:
+            left = growing.shrink(options["shrink"], wait=options["wait"])
+        else:
+            left = growing.settle(wait=options["wait"])
+        for line in _left_lines(left):
+            say(line)
+        if store.config.shards != store.layout.shards:
+            say(f"Set DELAYQ['SHARDS'] to {store.layout.shards} with the next deploy.")
+        if options["json"]:
+            facts = {"layout": store.layout.text, "shards": store.layout.shards, "left": _plain(left), "said": said}
+            self.stdout.write(json.dumps(facts))
+        if options["shrink"] is not None and left:
+            # The caller, who wants to take a server away, must see that.
+            raise CommandError("The shards are not empty yet: run the command again later.", returncode=FAILED)
+
+    def _show(self, store: Store, options: Mapping[str, Any]) -> None:
+        growing = Growing(store, self.stdout.write)
+        layout = growing.layout
+        owners, _ = _owners(store, layout.served)
+        left = {} if layout.is_settled else growing.left()
+        shards = []
+        for index in range(layout.served):
+            snapshot, slot = store.dashboard(index).snapshot(), slot_of(hash_tag(index))
+            total = snapshot.total
+            counts = (total.scheduled, total.ready, snapshot.claimed, snapshot.dead)
+            shards.append((index, slot, owners[index], *counts, _kinds(left.get(index, Counter()))))
+        servers = [(server.address, info) for server, info in store.check_servers().answering]
+        if options["json"]:
+            facts = {
+                "layout": layout.text,
+                "shards": [dict(zip(_COLUMNS[:-1], each[:-1], strict=True)) for each in shards],
+                "left": _plain(left),
+                "nodes": [
+                    {
+                        "node": label,
+                        "memory": info.used_memory,
+                        "commands_per_second": info.commands_per_second,
+                        "connections": info.connections,
+                    }
+                    for label, info in servers
+                ],
+            }
+            self.stdout.write(json.dumps(facts))
+            return
+        self._table([_COLUMNS, *shards] if left else [row[:-1] for row in (_COLUMNS, *shards)])
+        columns = ("node", "memory", "commands/s", "connections")
+        rows = [
+            (label, f"{info.used_memory / _MIB:,.0f} MiB", info.commands_per_second, info.connections)
+            for label, info in servers
+        ]
+        self.stdout.write("")
+        self._table([columns, *rows])
+        self.stdout.write("")
+        for line in _layout_lines(store, left):
+            self.stdout.write(line)
+
+    def _plan(self, store: Store, shards: int, options: Mapping[str, Any]) -> None:
+        store.layouts.read()
+        count = shards or store.layout.served
+        owners, nodes = _owners(store, count)
+        moves = list(even_moves(owners, nodes))
+        if options["json"]:
+            facts = [{"shard": each, "slot": slot_of(hash_tag(each)), "node": owners[each]} for each in owners]
+            plan = [{"shard": each, "slot": slot_of(hash_tag(each)), "from": a, "to": b} for each, a, b in moves]
+            self.stdout.write(json.dumps({"shards": facts, "moves": plan}))
+            return
+        self._table([("shard", "slot", "node"), *((each, slot_of(hash_tag(each)), owners[each]) for each in owners)])
+        self.stdout.write("")
+        for shard, source, target in moves:
+            slot = slot_of(hash_tag(shard))
+            self.stdout.write(
+                f"Move slot {slot} (shard {shard}) from {source} to {target}: CLUSTER SETSLOT {slot} IMPORTING there, "
+                f"MIGRATING here, MIGRATE its keys, then CLUSTER SETSLOT {slot} NODE on both."
+            )
+        if not moves:
+            self.stdout.write("The shards are even on the nodes: no slot is to be moved.")
+
+    def _table(self, rows: Sequence[Sequence[Any]]) -> None:
+        widths = [max(len(str(row[at])) for row in rows) for at in range(len(rows[0]))]
+        for row in rows:
+            cells = (str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+            self.stdout.write("  ".join(cells).rstrip())
+
+
+def _owners(store: Store, count: int) -> tuple[dict[int, str], list[str]]:
+    """Return the server of each of so many shards, and all servers that may have some."""
+
+    def read() -> tuple[dict[int, str], list[str]]:
+        owners = {index: topology.node(slot_of(hash_tag(index))).connections.label for index in range(count)}
+        return owners, [node.connections.label for node in topology.nodes()]
+
+    topology = store.topology
+    return with_store_errors(read, place=lambda: store.config.redis.display_url, user=topology.connections.user)
+
+
+def even_moves(owners: Mapping[int, str], nodes: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the shards to move, from where and to where, so that no node has two more than another."""
+    of_node = {node: [shard for shard, owner in owners.items() if owner == node] for node in nodes}
+    while len(of_node) > 1:
+        most, least = (
+            max(of_node, key=lambda node: len(of_node[node])),
+            min(of_node, key=lambda node: len(of_node[node])),
+        )
+        if len(of_node[most]) - len(of_node[least]) <= 1:
+            return
+        shard = of_node[most].pop()
+        of_node[least].append(shard)
+        yield shard, most, least
+
+
+def _layout_lines(store: Store, left: Mapping[int, Counter[str]]) -> Iterator[str]:
+    layout = store.layout
+    yield f"Layout {layout.number}: new jobs are spread over {layout.shards} shards."
+    if not layout.is_settled:
+        older = ", ".join(str(each.shards) for each in layout.chain[:-1])
+        yield f"Before there were {older}. " + (
+            "Of that this is left:" if left else "Nothing is left of that: run delayq_shards --finish."
+        )
+        yield from _left_lines(left)
+    if layout.coming:
+        yield f"{layout.coming} shards are announced: run delayq_shards --grow {layout.coming} again."
+    if layout.moves_schedules:
+        yield "Recurring schedules are being moved, and nothing is declared: run delayq_shards --finish."
+    if store.config.shards != layout.shards:
+        yield f"DELAYQ['SHARDS'] is {store.config.shards}: set it to {layout.shards}."
+
+
+def _left_lines(left: Mapping[int, Counter[str]]) -> Iterator[str]:
+    for shard, found in left.items():
+        yield f"Shard {shard}: {_kinds(found)}."
+    if left:
+        yield "What belongs together stays there until it is done. delayq_shards shows what is left."
+
+
+def _kinds(found: Counter[str]) -> str:
+    return ", ".join(f"{number:,} × {kind}" for kind, number in sorted(found.items()))
+
+
+def _plain(left: Mapping[int, Counter[str]]) -> dict[int, dict[str, int]]:
+    return {shard: dict(found) for shard, found in left.items()}

@@ -1,0 +1,136 @@
+"""Growing: the steps of `delayq_shards` in their order. Each call goes on where another one ended."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from time import monotonic, sleep
+
+from django.core.management.base import CommandError
+
+from django_delayq.job.layout import Layout
+from django_delayq.management.operating import WRONG_OPTIONS
+from django_delayq.store.growth.growth import Growth
+from django_delayq.store.growth.layouts import LEARN_EVERY
+from django_delayq.store.store import Store
+
+#: Seconds between two looks at the processes, and at the schedules whose jobs run.
+_LOOK_AGAIN = 0.5
+
+
+class Growing:
+    """One change of the number of shards of a store. `say` gets a sentence about each step."""
+
+    def __init__(self, store: Store, say: Callable[[str], object]) -> None:
+        self._store, self._say = store, say
+        self._growth = Growth(store.layouts, store.producer_shard)
+
+    @property
+    def layout(self) -> Layout:
+        """The stored layout. One round trip."""
+        self._store.layouts.read()
+        return self._store.layout
+
+    def grow(self, shards: int, *, wait: float, force: bool) -> dict[int, Counter[str]]:
+        """Spread what is new over more shards; return what is left in the old ones. Raises CommandError."""
+        layout = self.layout
+        if shards < layout.shards:
+            text = f"There are {layout.shards} shards; --grow takes a larger number, and --shrink a smaller one."
+            raise CommandError(text, returncode=WRONG_OPTIONS)
+        if layout.shards != shards:
+            self._check_can_grow(layout)
+            self._growth.announce(shards)
+            self._say(f"{shards} shards are announced; the new ones get no jobs yet.")
+            self._await_processes(shards, wait=wait, force=force)
+            self._growth.copy_rules()
+            self._growth.spread_over(shards)
+            self._say(f"New jobs are spread over {shards} shards.")
+        else:
+            self._growth.spread_over(shards)
+        # Again: somebody may have paused a queue before all processes knew the shards.
+        self._growth.copy_rules()
+        return self.settle(wait=wait)
+
+    def shrink(self, shards: int, *, wait: float) -> dict[int, Counter[str]]:
+        """Spread what is new over fewer shards; return what is left in the others. Raises CommandError.
+
+        Repeated once nothing is left, it drops them.
+        """
+        layout = self.layout
+        if shards > layout.shards:
+            text = f"There are {layout.shards} shards; --shrink takes a smaller number, and --grow a larger one."
+            raise CommandError(text, returncode=WRONG_OPTIONS)
+        if layout.shards != shards:
+            self._check_settled(layout)
+            self._growth.spread_over(shards)
+            self._say(f"New jobs are spread over {shards} shards; the others get none, and their jobs run.")
+        return self.settle(wait=wait)
+
+    def settle(self, *, wait: float) -> dict[int, Counter[str]]:
+        """Move recurring schedules, and forget older numbers of shards if nothing is left of them; return what is."""
+        layout, until = self.layout, monotonic() + wait
+        if layout.is_settled:
+            return {}
+        # First: as long as a shard is not counted, nothing new goes to another one.
+        self._growth.count()
+        moved = self._growth.move_schedules()
+        while moved and monotonic() < until:
+            sleep(_LOOK_AGAIN)
+            moved = self._growth.move_schedules()
+        left = self.left()
+        if not left and not moved and self._growth.finish():
+            self._say(f"Nothing is left of an older number of shards: there are {self._store.layout.shards} shards.")
+        return left
+
+    def left(self) -> dict[int, Counter[str]]:
+        """Return what is left of older numbers of shards in each shard. O(n), in slices."""
+        return {shard: found for shard, found in self._growth.count().items() if found}
+
+    def _check_settled(self, layout: Layout) -> None:
+        if not layout.is_settled:
+            raise CommandError(
+                f"Something is left of an older number of shards, before there were {layout.shards}: run "
+                f"delayq_shards --finish until nothing is."
+            )
+
+    def _check_can_grow(self, layout: Layout) -> None:
+        """Refuse what cannot be kept over several shards, if there is one."""
+        if layout.served > 1:
+            return
+        if number := sum(len(values) > 1 for values in self._growth.routings(0)):
+            raise CommandError(
+                f"{number:,} jobs have several limits that would be kept in different shards: give the limits of a "
+                f"task the same value, such as an account, and wait until these jobs are done."
+            )
+        for stored in self._store.schedules(0).scan():
+            if stored.definition and stored.definition.job.limits:
+                raise CommandError(
+                    f"The jobs of the schedule {stored.full_name} have limits. With several shards these are kept in "
+                    f"the shard of their value, and a schedule in that of its name: let its job enqueue another one."
+                )
+
+    def _await_processes(self, shards: int, *, wait: float, force: bool) -> None:
+        """Wait until all processes that reported lately serve the new shards, and know where to pause queues."""
+        start, absent = monotonic(), list(self._absent(shards))
+        if absent:
+            self._say("Waiting until the running processes serve them.")
+        while absent and monotonic() - start < wait:
+            sleep(_LOOK_AGAIN)
+            absent = list(self._absent(shards))
+        if absent and not force:
+            raise CommandError(
+                f"These processes do not serve the new shards after {wait:g} s: {', '.join(sorted(set(absent)))}. "
+                f"Restart them with this release, or add --force. Nothing is lost: the new shards get no jobs yet."
+            )
+        # Those that only enqueue, or pause queues, do not report.
+        sleep(max(0.0, start + LEARN_EVERY - monotonic()))
+
+    def _absent(self, shards: int) -> Iterator[str]:
+        """Yield the processes that serve a shard that has jobs, but not all of the new ones."""
+        lease_us, old = self._store.config.worker.lease_us, self.layout.shards
+        serving = [
+            {(each.kind, each.name) for each in self._store.dashboard(index).snapshot().alive(lease_us=lease_us)}
+            for index in range(shards)
+        ]
+        known = set[tuple[str, str]]().union(*serving[:old])
+        for kind, name in sorted(known):
+            if any((kind, name) not in each for each in serving[old:]):
+                yield f"{kind} {name}"

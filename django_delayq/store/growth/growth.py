@@ -1,0 +1,140 @@
+"""Growth: the steps by which a store gets another number of shards while everything runs. Each is safe to repeat."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from django_delayq.exceptions import OtherLayout, StoreUnavailable
+from django_delayq.job.layout import Layout
+from django_delayq.store.digests import routings_of
+from django_delayq.store.growth.layouts import TRIES, Layouts
+from django_delayq.store.growth.lingering import Lingering
+from django_delayq.store.growth.schedule_moves import ScheduleMoves
+from django_delayq.store.nodes.resp import Part
+from django_delayq.store.records import ExtrasRecord
+from django_delayq.store.shard import Shard
+
+#: Entries in one round trip.
+_SLICE = 500
+#: Bytes of a tenant's entry in `tenants` that has its pause: hash of the queue and digest.
+_TENANT = 14
+#: What a shard that is dropped must not hold.
+_HELD = {"jobs": "jobs", "dead_bodies": "failed jobs", "schedules": "recurring schedules", "unique_keys": "keys"}
+
+
+class Growth:
+    """The shards of one store, and its layout."""
+
+    def __init__(self, layouts: Layouts, shard: Callable[[int], Shard]) -> None:
+        self._layouts, self._shard = layouts, shard
+
+    @property
+    def layout(self) -> Layout:
+        """The layout as this process knows it."""
+        return self._layouts.layout
+
+    def announce(self, shards: int) -> None:
+        """Let processes serve so many shards; the new ones get no jobs yet."""
+        self._change(lambda layout: layout if layout.served >= shards else layout.announcing(shards))
+
+    def spread_over(self, shards: int) -> None:
+        """Spread what is new over so many shards from now on."""
+        self._change(lambda layout: layout if layout.shards == shards else layout.spread_over(shards))
+
+    def copy_rules(self) -> None:
+        """Copy the rules of the limits and all pauses from shard 0 to the shards that had no jobs before."""
+        layout = self.layout
+        old = layout.shards if layout.is_settled else layout.chain[-2].shards
+        for index in range(old, layout.served):
+            for noun, add in (("limit_rules", "HSET"), ("paused_tasks", "HSET"), ("tenants", "HSET")):
+                for pairs in self._scan(0, noun):
+                    self._add(index, add, noun, _pauses(pairs) if noun == "tenants" else pairs)
+            for pairs in self._scan(0, "paused"):
+                # The queue is named by a key of its shard.
+                self._add(index, "HSET", "paused", [self._here(part, index) for part in pairs])
+            ends = self._shard(0).execute("ZRANGE", self._shard(0).keys("pause_ends"), 0, -1, "WITHSCORES")
+            self._add(
+                index, "ZADD", "pause_ends", [part for at in range(0, len(ends), 2) for part in ends[at : at + 2][::-1]]
+            )
+
+    def count(self) -> dict[int, Counter[str]]:
+        """Count what is left of older numbers of shards in each shard: kind of thing -> how many. O(n), in slices."""
+        left = {index: self._count(index) for index in range(self.layout.served)}
+        for index, found in left.items():
+            found["recurring schedule"] = sum(
+                self.layout.home(id) != index for pairs in self._scan(index, "schedules") for id in pairs[::2]
+            ) + int(self._shard(index).execute("HLEN", self._shard(index).keys("leaving_schedules")))
+        for index in range(self.layout.shards, self.layout.served if not self.layout.coming else 0):
+            # It will be dropped: nothing may be in it.
+            left[index] = Counter(self.held(index))
+        return {index: +found for index, found in left.items()}
+
+    def routings(self, index: int) -> Iterator[list[bytes]]:
+        """Yield the routing values of each job of a shard that has some. O(n), in slices."""
+        for pairs in self._scan(index, "job_extras"):
+            yield from (values for record in pairs[1::2] if (values := routings_of(ExtrasRecord.unpack(record))[1]))
+
+    def held(self, index: int) -> dict[str, int]:
+        """Return what a shard holds: kind of thing -> how many. One round trip."""
+        shard = self._shard(index)
+        sizes = shard.execute_all([["HLEN", shard.keys(noun)] for noun in _HELD])
+        return {name: size for name, size in zip(_HELD.values(), sizes, strict=True) if size}
+
+    def move_schedules(self) -> int:
+        """Move recurring schedules to their shards; return how many are left, since jobs of them run or wait. O(n).
+
+        While some are left, dispatchers declare none.
+        """
+        left = sum(ScheduleMoves(self._shard(index)).move_all() for index in range(self.layout.served))
+        if not left:
+            self._change(lambda layout: layout.with_schedules_moved() if layout.moves_schedules else layout)
+        return left
+
+    def finish(self) -> bool:
+        """Forget the older numbers of shards, after `count()` has found that nothing is left of them."""
+        return self._change(lambda layout: layout if layout.is_settled else layout.settled())
+
+    def _count(self, index: int) -> Counter[str]:
+        for _ in range(TRIES):
+            try:
+                if (found := Lingering(self._shard(index)).count()) is not None:
+                    return found
+            except OtherLayout as error:
+                self._layouts.follow(error, index)
+        raise StoreUnavailable(f"another process counts what is left in shard {index}; try again in a minute")
+
+    def _change(self, change: Callable[[Layout], Layout]) -> bool:
+        """Store the next layout, unless the change leaves the present one as it is."""
+        for _ in range(TRIES):
+            self._layouts.read()
+            wanted = change(self.layout)
+            if wanted == self.layout:
+                # Others may not know it yet, after a kill.
+                self._layouts.store(wanted)
+                return False
+            if self._layouts.store(wanted):
+                return True
+        raise StoreUnavailable(f"others changed the layout {TRIES} times meanwhile")
+
+    def _scan(self, index: int, noun: str) -> Iterator[list[bytes]]:
+        shard, cursor = self._shard(index), 0
+        while True:
+            end, found = shard.execute("HSCAN", shard.keys(noun), cursor, "COUNT", _SLICE)
+            yield found
+            if not (cursor := int(end)):
+                return
+
+    def _add(self, index: int, command: str, noun: str, parts: list[bytes]) -> None:
+        shard = self._shard(index)
+        if parts:
+            head: list[Part] = [command, shard.keys(noun)]
+            shard.execute(*head, *parts)
+
+    def _here(self, part: bytes, index: int) -> bytes:
+        before, here = (self._shard(each).keys("ready:").encode() for each in (0, index))
+        return here + part[len(before) :] if part.startswith(before) else part
+
+
+def _pauses(pairs: list[bytes]) -> list[bytes]:
+    """Return those entries of `tenants` that are pauses; the others are the turns of a shard."""
+    kept = (pairs[at : at + 2] for at in range(0, len(pairs), 2))
+    return [part for name, value in kept if len(name) == _TENANT and b"\xff" in value for part in (name, value)]
