@@ -270,8 +270,8 @@ class Config:
         integer(1, 1000),
         "Number of shards that share the jobs; each shard is one cluster slot. Redis stores the number, and the stored "
         "one decides. `delayq_shards --grow` changes it while everything runs; a process with the former number "
-        "follows and warns, so change the setting with the next deploy. If the setting alone changes while jobs with a key "
-        "wait, or while there are recurring schedules that were set at run time, `ShardsChanged` is raised; "
+        "follows and warns, so change the setting with the next deploy. If the setting alone changes while jobs with "
+        "a key wait, or while there are recurring schedules that were set at run time, `ShardsChanged` is raised; "
         "`run_dispatcher --force-shards` accepts the new number once.",
     )
     enqueue_timeout: float = setting(
