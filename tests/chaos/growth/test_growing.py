@@ -1,0 +1,174 @@
+"""Growing under load: while shards are added and processes are killed, no job is lost, and none runs twice."""
+
+import random
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from django_delayq.store.store import Store, get_store
+from tests.sample_app.growth_tasks import LIMITS, take
+from tests.subprocesses import Command, Processes, until
+
+VALUES = [f"value {number}" for number in range(10)]
+NAMES = [f"schedule {number}" for number in range(6)]
+#: An expired lease of a killed worker: its job runs a second time.
+_EXPIRED = re.compile(r"Job (\S+?)(?: of .*: its lease expired|: worker \S+ did not confirm its claim)")
+
+
+@pytest.fixture(autouse=True)
+def _settings(processes: Processes) -> Iterator[None]:
+    modules = ("tests.sample_app.growth_tasks",)
+    processes.configure(SHARDS=2, LEASE=3, LIMITS=LIMITS, ON_COMMIT=False, TASK_MODULES=modules)
+    yield
+    get_store().disconnect_idle()
+
+
+class Load:
+    """Enqueues jobs of all kinds from a thread inside a `with` block."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        #: Handles of the jobs that were created: id -> kind and value.
+        self.jobs: dict[str, tuple[str, str]] = {}
+        self.errors: list[Exception] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def until_more(self, count: int) -> None:
+        """Wait until so many more jobs are created."""
+        enough = len(self.jobs) + count
+        until(lambda: len(self.jobs) >= enough or self.errors, what=f"{count} more jobs")
+
+    def _run(self) -> None:
+        while not self._over.wait(0.01):
+            kind, value = self._chance.choice(["", "key", "tenant", "limit"]), self._chance.choice(VALUES)
+            option: Any = ("account", value) if kind == "limit" else value
+            options = {kind: option} if kind else {}
+            try:
+                handle = take.using(delay=self._chance.choice([None, 0.3]), **options).enqueue(value)
+            except Exception as error:
+                self.errors.append(error)
+                continue
+            if handle.created:
+                self.jobs[handle.id] = kind, value
+
+
+class Watch:
+    """Looks from a thread whether a key is held in two shards, or a limit has jobs in two, inside a `with` block."""
+
+    def __init__(self) -> None:
+        self._store = Store(get_store().config)
+        self.split: list[Any] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._store.disconnect_idle()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.02):
+            found = defaultdict(list)
+            for index in range(5):
+                shard = self._store.producer_shard(index)
+                held = shard.execute("HGETALL", shard.keys("unique_keys"))
+                for key, member in zip(held[::2], held[1::2], strict=True):
+                    found[key].append((index, member))
+            for key, places in found.items():
+                # The first may have ended before the second was stored.
+                again = [
+                    self._store.producer_shard(index).execute(
+                        "HGET", self._store.producer_shard(index).keys("unique_keys"), key
+                    )
+                    for index, _ in places
+                ]
+                if len(places) > 1 and again == [member for _, member in places]:
+                    self.split.append(places)
+
+
+def grown(processes: Processes, chance: random.Random) -> list[Command]:
+    """Grow to 5 shards; the command is killed twice at some moment, and run again."""
+    commands = []
+    for patience in (chance.uniform(0.5, 16), chance.uniform(14, 17)):
+        commands.append(processes.start("delayq_shards", "--grow", 5, "--yes"))
+        with suppress(AssertionError):
+            until(lambda: not commands[-1].running, what="the command", patience=patience)
+        if commands[-1].running:
+            commands[-1].kill()
+    commands.append(processes.start("delayq_shards", "--grow", 5, "--yes"))
+    assert commands[-1].wait() == 0, commands[-1].output
+    return commands
+
+
+def test_from_two_to_five_shards_under_load(processes: Processes, seed: int) -> None:
+    chance = random.Random(seed)
+    get_store().check_shards()
+    get_store().store_limits()
+    running = [processes.dispatcher(), processes.worker(), processes.worker()]
+    every = [{"name": name, "every": 1, "args": [name], "catch_up": "all", "overlap": "wait"} for name in NAMES]
+    take.schedules.set_many(every)
+    with Watch() as watch, Load(seed) as load:
+        load.until_more(100)
+        grown(processes, chance)
+        victim = running.pop()
+        victim.send_all(9)
+        running.append(processes.worker())
+        load.until_more(300)
+    assert load.errors == [] and watch.split == []
+    for name in NAMES:
+        assert take.schedules.pause(name)
+    processes.until_empty()
+    finished = processes.start("delayq_shards", "--finish", "--yes")
+    assert finished.wait() == 0, finished.output
+    get_store().layouts.read()
+    assert get_store().layout.is_settled and get_store().layout.shards == 5, finished.output
+    assert [command.end() for command in running] == [0] * len(running)
+    check(processes, load, [victim, *running])
+
+
+def check(processes: Processes, load: Load, commands: list[Command]) -> None:
+    """Compare the runs with the jobs, the occurrences and the limits."""
+    runs, again = defaultdict(list), set[str]()
+    for command in commands:
+        assert not command.failures
+        again |= set(_EXPIRED.findall(command.output))
+    for event in processes.runs():
+        runs[event["id"]].append(event)
+    assert set(load.jobs) <= set(runs), "a job is lost"
+    twice = {id for id, found in runs.items() if len(found) > 1}
+    assert twice <= again, "a job has run twice"
+    assert {id.split("-")[1] for id in runs} == {"0", "1", "2", "3", "4"}
+    for name in NAMES:
+        moments = [found[0]["occurrence"] for found in runs.values() if found[0]["value"] == name]
+        assert len(moments) == len(set(moments)), f"an occurrence of {name} has two jobs"
+        first, last = int(min(moments)), int(max(moments))
+        assert sorted(map(int, moments)) == list(range(first, last + 1)), f"an occurrence of {name} is lost"
+    ends = {event["id"]: event["at"] for event in processes.events("end")}
+    for kind in ("limit", "key"):
+        for value in VALUES:
+            found = [
+                (runs[id][-1]["at"], ends[id])
+                for id, of in load.jobs.items()
+                if of == (kind, value) and id not in again
+            ]
+            spans = sorted(found)
+            for (_, end), (begin, _) in zip(spans, spans[1:], strict=False):
+                assert end <= begin + 0.001, f"two jobs of the {kind} {value} at once"
