@@ -362,8 +362,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "code counts the jobs of those servers that answer",
         "store/store.py",
-        "ShardReads(self._producer_shards, partial=partial)",
-        "ShardReads(self._producer_shards, partial=True)",
+        "ShardReads(self._producer_shards[: self.shard_count], partial=partial)",
+        "ShardReads(self._producer_shards[: self.shard_count], partial=True)",
     ): (LOST_MASTER,),
     at(
         "each page waits for a silent server",

@@ -326,8 +326,9 @@ def check_shards(role: ShardApis, every: ShardApis) -> Any:
     every.client.set(every.keys("shards"), 2)
     role.store.check_shards(force=True)
     every.client.set(every.keys("shards"), 3)
-    of_another = every.store.producer_shard(1).keys("schedules")
-    every.client.delete(every.keys("unique_keys"), every.keys("schedules"), of_another)
+    another = every.store.producer_shard(1)
+    another.execute("DEL", another.keys("schedules"))
+    every.client.delete(every.keys("unique_keys"), every.keys("schedules"))
     role.store.check_shards()
     return True
 
