@@ -323,9 +323,10 @@ def check_servers(role: ShardApis, every: ShardApis) -> Any:
 
 
 def check_shards(role: ShardApis, every: ShardApis) -> Any:
-    every.client.set(every.keys("shards"), 2)
+    first = every.store.producer_shard(0)
+    first.execute("SET", first.keys("shards"), 2)
     role.store.check_shards(force=True)
-    every.client.set(every.keys("shards"), 3)
+    first.execute("SET", first.keys("shards"), 3)
     another = every.store.producer_shard(1)
     another.execute("DEL", another.keys("schedules"))
     every.client.delete(every.keys("unique_keys"), every.keys("schedules"))
@@ -333,10 +334,16 @@ def check_shards(role: ShardApis, every: ShardApis) -> Any:
     return True
 
 
-def count_left(role: ShardApis, every: ShardApis) -> Any:
-    # Later than all before.
+def grow(role: ShardApis, every: ShardApis, more: str = "") -> None:
+    """Store a layout, later than all before, by which there was one shard."""
     number = int(1_000 * time())
-    every.client.set(every.keys("shards"), f"{number} 1,2@{number}")
+    for index in {0, role.shard.index, every.shard.index}:
+        shard = every.store.producer_shard(index)
+        shard.execute("SET", shard.keys("shards"), f"{number} 1,2@{number}{more}")
+
+
+def count_left(role: ShardApis, every: ShardApis) -> Any:
+    grow(role, every)
     every.add(key="k", tenant="acme")
     every.add(key="k", unique=Throttle(60))
     role.store.layouts.read()
@@ -349,8 +356,7 @@ def read_layout(role: ShardApis, every: ShardApis) -> Any:
 
 def move_shards(role: ShardApis, every: ShardApis) -> Any:
     """Grow and settle, but for the commands of the other steps."""
-    number = int(1_000 * time())
-    every.client.set(every.keys("shards"), f"{number} 1,2@{number} moves")
+    grow(role, every, " moves")
     every.client.hset(every.keys("paused"), every.keys.ready("mail"), "1 ann")
     every.client.zadd(every.keys("pause_ends"), {"mail": 1})
     role.store.layouts.read()
@@ -461,6 +467,8 @@ def plant(role: ShardApis, every: ShardApis) -> Any:
 def declare_schedules(role: ShardApis, every: ShardApis) -> Any:
     declarations, by = ScheduleDeclarations(role.shard), DeclaredBy(os.urandom(8), 1, os.urandom(16))
     made = definition(role)
+    # Other steps have left a layout.
+    role.store.layouts.adopt(role.store.layouts.set_layout(role.store.layout, role.shard.index))
     assert declarations.declare_schedules([made], by=by, kept=[], after=declarations.declared_by()) == []
     assert Planter(every.shard).plant([made.id], now_us=role.clock.now_us)
     assert not declarations.is_dispatcher_alive(by.process)
