@@ -14,6 +14,7 @@ ENCRYPTION_UNIT = "tests/unit/job/security/test_encryption.py"
 ENCRYPTION = "tests/integration/security/test_encryption.py"
 ENDED_JOBS = "tests/integration/security/test_ended_jobs.py"
 LOST_MASTER = "tests/admin/nodes/test_lost_master.py"
+GROWTH = "tests/integration/growth"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
@@ -383,4 +384,40 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "for server, info in self.answering:\n            if",
         "for server, info in self.answering[:1]:\n            if",
     ): ("tests/unit/store/test_server_check.py",),
+    at(
+        "before a count nothing lingers in an old shard",
+        "store/lua/_layout.lua",
+        "  if layout < struct.unpack('>I8', left) then return true end\n",
+        "",
+    ): (GROWTH,),
+    at(
+        "a shard takes jobs of another layout",
+        "store/lua/_layout.lua",
+        "  if layout_number(stored) ~= number then",
+        "  if false then",
+    ): (GROWTH,),
+    at(
+        "what is stored during a count is forgotten",
+        "store/lua/_layout.lua",
+        "  if begun > 0 then redis",
+        "  if false then redis",
+    ): (GROWTH,),
+    at(
+        "a value that came back to its first shard is not asked for there",
+        "store/growth/lingering.py",
+        "            elif len(layout.places(value)) > 1:\n",
+        "            elif False:\n",
+    ): (GROWTH,),
+    at(
+        "a job that was sent on is asked for in the same shard again",
+        "task/batch.py",
+        "asked=self._asked + 1)",
+        "asked=self._asked)",
+    ): (GROWTH,),
+    at(
+        "a schedule moves while its job runs",
+        "store/lua/hand_over_schedule.lua",
+        "if running_job(schedule) then return {'RUNNING'} end\n",
+        "",
+    ): ("tests/chaos/growth/test_growing.py",),
 }

@@ -7,6 +7,8 @@ import pytest
 
 from django_delayq import Debounce, Throttle, enqueue_many
 from django_delayq.exceptions import KeyHeld
+from django_delayq.store.digests import tenant_digest
+from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.store import get_store
 from django_delayq.task.finding import get_job
 from tests.integration.growth.several import HOUR, Process, holders
@@ -100,3 +102,36 @@ def test_a_shard_that_does_not_know_the_layout_learns_it_from_a_producer() -> No
         shard.execute("DEL", shard.keys("shards"))
     assert not process.enqueue(key="k").created
     assert {shard.execute("GET", shard.keys("shards")) for shard in process.store._producer_shards} >= {b"2"}
+
+
+def test_what_is_stored_during_a_count_lingers() -> None:
+    process = Process()
+    first = {name: process.enqueue(tenant=name) for name in KEYS}
+    process.spread_over(5)
+    process.count()
+    counts = [Lingering(shard) for shard in process.store._producer_shards]
+    numbers = [count.count_lingering("begin", process.store.layout.number) for count in counts]
+    during = {name: process.enqueue(tenant=name) for name in KEYS}
+    for handle in first.values():
+        assert process.call(handle.cancel)
+    # The count has passed the places of the new jobs, and finds none of the old ones.
+    for count, number in zip(counts, numbers, strict=True):
+        assert count.count_lingering("end", number, process.store.layout.number)
+    for name in KEYS:
+        assert process.enqueue(tenant=name).id.split("-")[1] == during[name].id.split("-")[1]
+
+
+def test_a_value_whose_first_shard_is_its_home_again_stays_there() -> None:
+    process = Process()
+    first = {name: process.enqueue(tenant=name) for name in (f"tenant {number}" for number in range(60))}
+    process.spread_over(5)
+    process.spread_over(6)
+    layout = process.store.layout
+    places = {name: [place.shard for place in layout.places(tenant_digest(name))] for name in first}
+    back = [name for name, found in places.items() if len(found) == 3 and found[0] == found[2]]
+    assert back
+    # The first two shards are counted before the others.
+    for shard in process.store._producer_shards[:2]:
+        assert Lingering(shard).count() is not None
+    for name in back:
+        assert process.enqueue(tenant=name).id.split("-")[1] == first[name].id.split("-")[1]

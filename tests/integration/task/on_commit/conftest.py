@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis import Redis
 
+from django_delayq import get_store
 from tests.sample_app.tasks import noop
 
 
@@ -16,6 +17,8 @@ def batches(client: Redis) -> Iterator[Callable[[], int]]:
     task.enqueue()
     task.enqueue_many([(1,), (2,)])
     client.flushdb()
+    # The first process of all stores the layout of the shards.
+    get_store().check_shards()
     client.config_resetstat()
 
     def received() -> int:
