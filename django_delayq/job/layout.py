@@ -6,7 +6,7 @@ nothing of it is there any more.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 from django_delayq.job.ids import shard_of
@@ -53,6 +53,22 @@ class Layout:
     past: frozenset[int] = frozenset()
     #: Recurring schedules are being moved to their new shards.
     moves_schedules: bool = False
+    # Not properties: each enqueue reads them.
+    #: The number of shards over which new jobs are spread.
+    shards: int = field(init=False, repr=False, compare=False)
+    #: The number of shards that processes serve.
+    served: int = field(init=False, repr=False, compare=False)
+    #: Nothing is left of an older number of shards.
+    is_settled: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        numbers = [each.shards for each in self.chain]
+        for name, value in (
+            ("shards", numbers[-1]),
+            ("served", max(self.coming, *numbers)),
+            ("is_settled", len(numbers) == 1),
+        ):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, shards: int, *, number: int = 0) -> Self:
@@ -91,28 +107,13 @@ class Layout:
         return " ".join([str(self.number), chain, *more, *(["moves"] if self.moves_schedules else [])])
 
     @property
-    def shards(self) -> int:
-        """The number of shards over which new jobs are spread."""
-        return self.chain[-1].shards
-
-    @property
-    def served(self) -> int:
-        """The number of shards that processes serve."""
-        return max(self.coming, *(each.shards for each in self.chain))
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is left of an older number of shards."""
-        return len(self.chain) == 1
-
-    @property
     def has_changed(self) -> bool:
         """Whether the number of shards was another one, so that a job may be in another shard than its id says."""
         return bool(self.past) or not self.is_settled
 
     def home(self, routing: bytes) -> int:
         """Return the shard in which new things of a routing value belong."""
-        return shard_of(routing, self.chain[-1].shards)
+        return shard_of(routing, self.shards)
 
     def places(self, routing: bytes) -> list[Place]:
         """Return the shards in which a value may have something, in the order in which they are asked; home is last.

@@ -7,7 +7,7 @@ from django_delayq.clock import LATEST_US, duration_us
 from django_delayq.exceptions import DelayValueError
 from django_delayq.job.body.codec import encode, with_flags
 from django_delayq.job.job import DJANGO_TASK, Flag, Job
-from django_delayq.job.value import fast_dataclass
+from django_delayq.job.value import fast_dataclass, with_changes
 
 _HAS_EXTRAS, _DELAYED, _LIMITED = Flag.HAS_EXTRAS.value, Flag.DELAYED.value, Flag.LIMITED.value
 _KEEPS_RESULT, _EXPIRES, _DJANGO = Flag.KEEPS_RESULT.value, Flag.EXPIRES.value, DJANGO_TASK.flags.value
@@ -111,7 +111,7 @@ def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_que
     if job.django:
         flags |= _DJANGO
     if flags != known:
-        job = replace(job, flags=Flag(flags))
+        job = with_changes(job, flags=Flag(flags))
     return encode(job, max_payload=max_payload)
 
 

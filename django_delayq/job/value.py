@@ -16,6 +16,20 @@ def fast_dataclass(cls: type[T]) -> type[T]:
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
 
 
+def with_changes(value: T, **changes: Any) -> T:
+    """Return a copy of a `fast_dataclass` with other fields.
+
+    `dataclasses.replace` takes twice as long, 4 µs for a job: it runs the constructor with its defaults.
+    """
+    kind: Any = type(value)
+    copy: T = object.__new__(kind)
+    for name in kind.__slots__:
+        setattr(copy, name, getattr(value, name))
+    for name, changed in changes.items():
+        setattr(copy, name, changed)
+    return copy
+
+
 def has_type(value: Any, kind: type) -> bool:
     """Whether a value from JSON has exactly this type; a whole number must be less than 2^63, so that it has a date."""
     return type(value) is kind and (type(value) is not int or abs(value) < 2**63)

@@ -106,13 +106,15 @@ class Enqueue:
     ) -> ScriptCall:
         numbers = _numbered(item.job.queue for item in unsent)
         more_keys = [key for queue in numbers for key in self._shard.keys.of_queue(queue)]
-        args: list[Part] = [self._head_start, layout if layout and any(is_routed(item.job) for item in unsent) else ""]
+        args: list[Part] = [self._head_start, ""]
         for number, (item, remaining_us) in enumerate(zip(unsent, each_remaining_us, strict=True)):
             job = item.job
             args += (job.member, numbers[job.queue], *self.due_and_body(item, remaining_us))
             if job.has_extras:
                 args += (self.extras(item).pack(), _how_unique(item), self._most_waiting(job))
                 args.append(left[number] if left else b"")
+                # A job without a routing value has none that matters; to send it again would be right all the same.
+                args[1] = layout or ""
         return self._shard.call(_ENQUEUE, args, more_keys=more_keys)
 
     def find_holders(self, digests: Sequence[bytes]) -> list[Holder | None]:

@@ -13,6 +13,7 @@ from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import OtherLayout, StoreUnavailable
+from django_delayq.job.ids import shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
 from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.encryption import Cipher
@@ -119,11 +120,11 @@ class Store:
 
         With ROUTE_AROUND a job without a routing value goes to the next shard whose server was reached lately.
         """
-        layout = self.layout
-        shard = layout.home(routing or raw_id)
+        shards = self._known.layout.shards
+        shard = shard_of(routing or raw_id, shards)
         if routing is not None or not self.config.route_around:
             return shard
-        routes = [each.route for each in self._producer_shards[: layout.shards]]
+        routes = [each.route for each in self._producer_shards[:shards]]
         order = [*range(shard, len(routes)), *range(shard)]
         return next((index for index in order if not routes[index].is_down), shard)
 
@@ -294,9 +295,9 @@ class Store:
         layouts = self.layouts
         if monotonic() >= layouts.learn_at:
             layouts.read(job.shard if job.shard < self.shard_count else 0)
-        if not layouts.is_checked and (self.shard_count > 1 or is_routed(job)):
+        if not layouts.is_checked and (self._known.layout.served > 1 or is_routed(job)):
             self.check_shards()
-        return places_of(job, self.layout)[0][0].shard if self.may_differ else job.shard
+        return places_of(job, self.layout)[0][0].shard if layouts.has_changed else job.shard
 
     def at_place(self, routing: bytes, call: Callable[..., T | None]) -> tuple[int, T]:
         """Make a call in the shard that has something of a routing value; return the shard and the reply.
@@ -317,11 +318,6 @@ class Store:
                 if reply is not None:
                     return place.shard, reply
         raise StoreUnavailable(f"the number of shards changed {TRIES} times meanwhile", maybe_accepted=False)
-
-    @property
-    def may_differ(self) -> bool:
-        """Whether jobs may belong to another shard than the one that they have."""
-        return self.layouts.has_changed or not self.layout.is_settled
 
 
 def places_of(job: Job, layout: Layout) -> tuple[list[Place], bytes]:

@@ -15,7 +15,7 @@ from django_delayq.job.layout import Layout, Place
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.signals import announce, has_listener, job_enqueued
 from django_delayq.store.growth.layouts import TRIES
-from django_delayq.store.store import get_store, places_of
+from django_delayq.store.store import Store, places_of
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 
@@ -28,7 +28,7 @@ class Batch:
 
     def __init__(
         self,
-        backend: str | None,
+        store: Store,
         shard: int,
         handles: list[JobHandle],
         *,
@@ -42,7 +42,7 @@ class Batch:
         `asked`: in how many of their places nothing is left of their routing values, by the layout `asked_in`.
         """
         self.handles = handles
-        self._backend, self._shard, self._asked, self._tries = backend, shard, asked, tries
+        self._store, self._shard, self._asked, self._tries = store, shard, asked, tries
         #: Whether any byte of it may have been sent.
         self._sent = False
         self._drafts = [handle.draft for handle in handles if handle.draft] if drafts is None else list(drafts)
@@ -50,11 +50,10 @@ class Batch:
         self._kept: Sequence[int] = ()
         #: The batches in which the others are sent on.
         self._rest: list[Batch] = []
-        store = get_store(backend)
         # Read once: another thread may follow a later layout at any time. Before what says whether it has changed.
         layout = store.layout
         self._layout, left = layout.number, list[bytes]()
-        if store.may_differ or not layout.is_settled:
+        if store.layouts.has_changed:
             is_right = not asked or asked_in == layout.number
             for number, handle in enumerate(handles):
                 place, routing = _place(self._drafts[number], layout, asked)
@@ -91,7 +90,7 @@ class Batch:
         except OtherLayout as error:
             if not self._tries:
                 raise
-            get_store(self._backend).layouts.follow(error, self._shard)
+            self._store.layouts.follow(error, self._shard)
             # Nothing was stored.
             self._send_on(range(len(self.handles)), asked=0)
             return
@@ -108,12 +107,12 @@ class Batch:
 
     def _send_on(self, numbers: Iterable[int], *, asked: int) -> None:
         """Send jobs that this shard did not store to others, and wait until they are stored."""
-        layout, by_shard = get_store(self._backend).layout, dict[int, list[int]]()
+        layout, by_shard = self._store.layout, dict[int, list[int]]()
         for number in numbers:
             by_shard.setdefault(_place(self._drafts[number], layout, asked)[0].shard, []).append(number)
         self._rest = [
             Batch(
-                self._backend,
+                self._store,
                 shard,
                 [self.handles[number] for number in found],
                 drafts=[self._drafts[number] for number in found],

@@ -51,7 +51,8 @@ def _send_one(handle: JobHandle) -> None:
     # `send()` has checked it.
     assert draft is not None
     try:
-        batch = Batch(handle.backend, get_store(handle.backend).first_shard(draft.job), [handle])
+        store = get_store(handle.backend)
+        batch = Batch(store, store.first_shard(draft.job), [handle])
         try:
             batch.accept()
         except BaseException as error:
@@ -175,7 +176,7 @@ class Sender:
         accepted = []
         for backend, shard, members in _by_shard(handles):
             try:
-                batch = Batch(backend, shard, members)
+                batch = Batch(get_store(backend), shard, members)
                 try:
                     self._accept()
                     self._in_flight = batch

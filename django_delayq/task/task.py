@@ -334,7 +334,7 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
         limits = tuple(self._limits(config, args, kwargs)) if self.limits.limits else ()
         store, routing = get_store(facts.get("backend")), None
         if key is not None or tenant is not None or limits:
-            routing = routing_of(self.name, key, tenant, limits if store.shard_count > 1 else ())
+            routing = routing_of(self.name, key, tenant, limits if limits and store.shard_count > 1 else ())
         job = Job(
             raw_id=raw_id,
             shard=store.shard_for(raw_id, routing),

@@ -95,15 +95,16 @@ class ScriptCall:
         return [packed, *self._replication.commands] if self._replication else [packed]
 
     def _read(self, packed: bytes, reply: PendingReply | None = None) -> Any:
+        if self._replication is None:
+            return self._route.read(packed, reply)
         commands = self._commands(packed)
         replies = self._route.read_all(commands, reply, may_fail=len(commands) - 1)
-        if self._replication:
-            try:
-                self._replication.check(replies[1:], user=self._route.topology.connections.user)
-            except NotReplicated:
-                # The replicas may follow another primary by now, and this one does not know it yet.
-                self._route.look_again(redis_errors.ConnectionError(), None)
-                raise
+        try:
+            self._replication.check(replies[1:], user=self._route.topology.connections.user)
+        except NotReplicated:
+            # The replicas may follow another primary by now, and this one does not know it yet.
+            self._route.look_again(redis_errors.ConnectionError(), None)
+            raise
         return replies[0]
 
     def _with_store_errors(self, run: Callable[[], T]) -> T:

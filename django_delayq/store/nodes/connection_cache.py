@@ -81,6 +81,19 @@ class PendingReply:
         """The connection returns to `owner` after the reply. With None, the sender of the command keeps it."""
         self._connection, self._owner = connection, owner
 
+    def read(self) -> Any:
+        """Read the only reply. Raises the library's errors, also for an error reply."""
+        try:
+            reply = self._read()
+        except redis_errors.ResponseError:
+            self._put_back()
+            raise
+        except BaseException:
+            self.abandon()
+            raise
+        self._put_back()
+        return reply
+
     def read_all(self, number: int) -> list[Any]:
         """Read so many replies; an error reply is returned as an exception. Raises the library's other errors."""
         replies = []
