@@ -77,7 +77,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
         assert letter is not None
         assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.moment_us)
     raw_id, record = os.urandom(12), ExtrasRecord(digest=os.urandom(16)).pack()
-    letter_args = [raw_id + b"d\1", "+1", b"a body", b"", record]
+    letter_args = [raw_id + b"d\1", "+1", b"a body", b"", record, 1]
     revival = Revival(apis.shard)
     assert revival.revive(queue="other", args=letter_args, left=b"", layout=0)[0] == b"REQUEUED"
     _keep_results(apis)

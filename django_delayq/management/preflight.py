@@ -1,6 +1,6 @@
-"""Preflight: whether the jobs that have not ended, and the recurring schedules, fit the code and keys of this process.
+"""Preflight: whether jobs that have not ended, recurring schedules and shards fit this process.
 
-For use before a deploy, with the code that is to be deployed. It runs nothing.
+For use before a deploy, with the code, keys and settings that are to be deployed. It runs nothing.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from django_delayq.job.body.codec import decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import OutcomeKind, kind_of_fault
+from django_delayq.store.growth.growth import Growth
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.schedules.schedules import BATCH
 from django_delayq.store.schedules.stored_schedule import StoredSchedule
@@ -39,11 +40,41 @@ class Judgement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulesJudgement:
-    """What keeps recurring schedules from making jobs, and what will."""
+class Findings:
+    """What is wrong, and what is not yet, in sentences."""
 
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+
+def judge_layout(store: Store) -> Findings:
+    """Compare SHARDS with the stored layout, and find what is left of an older one. A round trip a dropped shard."""
+    findings, layout, setting = Findings(), store.layouts.read(), store.config.shards
+    if layout is None:
+        return findings
+    if setting != layout.shards:
+        text = f"DELAYQ['SHARDS'] is {setting}, but the jobs are spread over {layout.shards} shards: "
+        if setting in layout.past:
+            findings.warnings.append(f"{text}processes follow; set it to that number with the next deploy.")
+        else:
+            findings.faults.append(f"{text}processes with this setting do not start; set it to that number.")
+    if layout.coming:
+        command = f"delayq_shards --grow {layout.coming}"
+        findings.warnings.append(f"{layout.coming} shards are announced, but get no jobs yet: run {command} again.")
+    if not layout.is_settled:
+        older = ", ".join(str(each.shards) for each in layout.chain[:-1])
+        findings.warnings.append(
+            f"There were {older} shards before, and something may be left of that: run delayq_shards --finish until it "
+            f"says that nothing is."
+        )
+    for index in range(layout.served, max(layout.past, default=0)):
+        if held := Growth(store.layouts, store.producer_shard).held(index):
+            things = ", ".join(f"{name}: {number:,}" for name, number in held.items())
+            findings.faults.append(
+                f"Shard {index} was dropped, but a process that stood still meanwhile put something there ({things}): "
+                f"run delayq_shards --grow {index + 1}, and shrink again once they have ended."
+            )
+    return findings
 
 
 def judge_jobs(shard: Shard, *, now_us: int) -> Iterator[Judgement]:
@@ -81,12 +112,12 @@ def _misfit(job: Job) -> Reason | None:
     return None
 
 
-def judge_schedules(store: Store, shards: Sequence[Shard], *, repair: bool) -> SchedulesJudgement:
+def judge_schedules(store: Store, shards: Sequence[Shard], *, repair: bool) -> Findings:
     """Return what is wrong with the recurring schedules of these shards, and with those that this code declares. O(n).
 
     With `repair`, those that were set at run time and have an older key are stored again.
     """
-    judgement, reasons, outdated = SchedulesJudgement(), dict[bytes, str](), set[bytes]()
+    judgement, reasons, outdated = Findings(), dict[bytes, str](), set[bytes]()
     for shard in shards:
         schedules = store.schedules(shard.index)
         for batch in schedules.batches(count=BATCH):

@@ -194,7 +194,12 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "lingering": (
         "hash",
         "routing value that belongs to another shard by now -> number of the count that found something of it here; "
-        "the layout is in _layout.lua; forget_lingering removes it",
+        "the layout is in _layout.lua; count_lingering removes it",
+    ),
+    "arrivals": (
+        "zset",
+        "id and time of death of a dead letter, or id and version of a schedule, that came from another shard -> when "
+        "(µs), so that it does not come twice; the last 10,000",
     ),
 }
 

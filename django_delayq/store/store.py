@@ -184,10 +184,12 @@ class Store:
         self, tasks: Iterable[str], name: str, *, reads: ShardReads | None = None
     ) -> list[StoredSchedule]:
         """Return the schedules of these tasks that have a name. One round trip."""
-        by_shard, ids = dict[int, list[bytes]](), [schedule_id(task, name) for task in tasks]
-        for id, shard in zip(ids, self.schedule_places.shards(ids), strict=True):
-            by_shard.setdefault(shard, []).append(id)
-        found = (reads or self.reads()).read(lambda shard: self.schedules(shard).read_found(by_shard[shard]), by_shard)
+        by_shard, reads = dict[int, list[bytes]](), reads or self.reads()
+        for task in tasks:
+            id = schedule_id(task, name)
+            for shard in {place.shard for place in self.layout.places(id)}:
+                by_shard.setdefault(shard, []).append(id)
+        found = reads.read(lambda shard: self.schedules(shard).read_found(by_shard[shard]), by_shard)
         return [each for schedules in found.values() for each in schedules if each is not None]
 
     def tenants(self, shard: int) -> TenantQueries:

@@ -248,7 +248,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repeated cancel returns False",
         "store/lua/cancel.lua",
-        "  if token ~= '' then record(cancelled, id .. token) end\n",
+        "  if token ~= '' then keep_record(cancelled, now, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
     at(
@@ -360,7 +360,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    drift: _Groups = {}\n",
         "    store.known_shards()\n    drift: _Groups = {}\n",
     ): ("tests/integration/commands/test_delayq_check.py",),
-    at("cancelled ids are kept forever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
+    at("cancelled ids are kept forever", "store/lua/_prelude.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel creates a job",
         "store/lua/enqueue.lua",

@@ -12,7 +12,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.liveness import check_liveness
-from django_delayq.management.preflight import SchedulesJudgement, judge_jobs, judge_schedules
+from django_delayq.management.preflight import Findings, judge_jobs, judge_layout, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.servers.server_check import CheckedServer
@@ -133,14 +133,9 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             break
     # A key of a wrong type would stop the rest too, and only --repair deletes it.
     readable = repair or "MISTYPED" not in drift
-    stored = store.layouts.read() if readable and 0 in servers.shards else None
-    if stored is not None and stored.shards != store.config.shards:
-        faults.append(
-            f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {stored.shards}: "
-            + ("set it to that number." if store.config.shards in stored.past else "processes with it do not start.")
-        )
-    schedules = judge_schedules(store, shards, repair=repair) if readable else SchedulesJudgement()
-    faults += schedules.faults
+    layout = judge_layout(store) if readable and 0 in servers.shards else Findings()
+    schedules = judge_schedules(store, shards, repair=repair) if readable else Findings()
+    faults += [*layout.faults, *schedules.faults]
     jobs, misfits, overdue = 0, _Groups(), Counter[str]()
     ahead_us = {index: info.ahead_us for server, info in servers.answering for index in server.shards}
     for shard in shards if readable else ():
@@ -157,7 +152,7 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
     return {
         "servers": [_server(server) for server in servers.servers],
         "faults": faults,
-        "warnings": [*servers.warnings(), *schedules.warnings, *_about_overdue(overdue)],
+        "warnings": [*servers.warnings(), *layout.warnings, *schedules.warnings, *_about_overdue(overdue)],
         "unchecked": list(servers.unchecked()),
         "drift": {code: {"means": _DRIFT[code][0], **group} for code, group in drift.items()},
         "repaired": repair and not left,

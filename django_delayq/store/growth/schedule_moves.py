@@ -31,8 +31,9 @@ class ScheduleMoves:
         return word, stored, planted
 
     def take_over_schedule(self, id: bytes, stored: bytes) -> bool:
-        """Store a schedule that another shard has handed over. Returns False if it is here already. One round trip."""
-        return bool(self._shard.run(_TAKE_OVER, [id, stored]))
+        """Store a schedule that another shard has handed over. Returns False if it has come before. One round trip."""
+        record = ScheduleRecord.unpack(stored)
+        return bool(self._shard.run(_TAKE_OVER, [id, record.version if record else "", stored]))
 
     def move_all(self) -> int:
         """Move the schedules that belong to other shards; return how many are left, since jobs of them run or wait.

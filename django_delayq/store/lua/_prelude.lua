@@ -24,6 +24,13 @@ local function now_us(given)
   return time[1] * 1000000 + time[2]
 end
 
+-- Record what happened, for callers that repeat a call. These records have no other end: a caller does so before 10,000
+-- others were recorded.
+local function keep_record(log, now, entry)
+  redis.call('ZADD', log, now, entry)
+  redis.call('ZREMRANGEBYRANK', log, 0, -10001)
+end
+
 -- A due time is '+n' (n µs from now), n (µs since the epoch), or '' (none: returns nil).
 local function due_time(text, now)
   local due

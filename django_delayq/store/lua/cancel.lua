@@ -13,12 +13,6 @@
 -- Cost: O(log n) a job.
 local now, queue_count, token, may_arrive = now_us(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4] == '1'
 
--- These records have no other end. A caller that repeats a call does so before 10,000 others were recorded.
-local function record(log, entry)
-  redis.call('ZADD', log, now, entry)
-  redis.call('ZREMRANGEBYRANK', log, 0, -10001)
-end
-
 -- Nothing will be done for the calls that this job throttled.
 local function end_window(id, key)
   if key and redis.call('HGET', throttles, key) == id then
@@ -36,13 +30,13 @@ local function cancel(base, member, results, ending, ttl)
     end_window(id, throttle_of_extras(end_job(now, member, RUN_CANCELLED)))
     redis.call('HDEL', jobs, id)
     redis.call('HDEL', attempts, id)
-    if token ~= '' then record(cancelled, id .. token) end
-    if may_arrive then record(withdrawn, id) end
+    if token ~= '' then keep_record(cancelled, now, id .. token) end
+    if may_arrive then keep_record(withdrawn, now, id) end
     return 'CANCELLED'
   end
   local reason = why_not_waiting(id)
   if reason ~= 'GONE' then return reason end
-  if may_arrive then record(withdrawn, id) end
+  if may_arrive then keep_record(withdrawn, now, id) end
   return token ~= '' and redis.call('ZSCORE', cancelled, id .. token) and 'CANCELLED' or 'GONE'
 end
 

@@ -7,6 +7,7 @@
 --   it began; or 'forget', number of the count, fields.
 -- Returns: begin: number of the count. Other steps: 1 = done, 0 = another count has begun since.
 -- Errors: LAYOUT <text>: the shard knows another layout than the caller that begins.
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(1) a field.
 local now, step, number = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 

@@ -5,6 +5,7 @@
 -- ARGV: now, id of the schedule, its version, its last occurrence (µs) and the id of its waiting job that the caller read.
 -- Returns: HANDED_OVER, the record that the other shard stores, and the id of the waiting job that the caller cancels ('' =
 --   there is none); or RUNNING, CHANGED (it differs from what the caller read) or GONE.
+-- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n).
 local now, id = now_us(ARGV[1]), ARGV[2]
 

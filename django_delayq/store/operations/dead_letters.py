@@ -141,7 +141,8 @@ class DeadLetters:
         if died is None or int(float(died)) != job.died_us:
             return SKIPPED
         _, member, body = changed
-        letter_args = [member or head.member(job.raw_id), job.due, body or letter.body, record, letter.extras]
+        letter_args: list[Part] = [member or head.member(job.raw_id), job.due, body or letter.body, record]
+        letter_args += [letter.extras, job.died_us]
         for _ in range(_TRIES):
             layout = self._shard.layout
             for place in layout.places(routing):
@@ -170,6 +171,9 @@ class DeadLetters:
                     is_done = sibling.index == self._shard.index or self.discard([job])[0].done
                     return Effect(done=is_done, due_us=due_us, shard=place.shard)
                 if word == b"GONE":
+                    if sibling.index != self._shard.index:
+                        # A retry that was killed in the middle brought it there, and it has ended since.
+                        self.discard([job])
                     return SKIPPED
         return SKIPPED
 

@@ -17,11 +17,10 @@ class Revival:
         self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
 
     def revive(self, *, queue: str, args: Sequence[Part], left: bytes, layout: int) -> tuple[bytes, int]:
-        """Store a dead letter as a waiting job; return REQUEUED, HELD or GO_ON, and its due time (µs).
+        """Store a dead letter as a waiting job; return REQUEUED, HELD, GO_ON or GONE, and its due time (µs).
 
-        `args`: its member, due time, body, attempts record and extras record, as `revive.lua` takes them. `left` and
-        `layout` are those of `Enqueue.prepare()`. Atomic, one round trip, O(log n). Safe to repeat until the job has
-        ended. Raises `OtherLayout`.
+        `args` are from its member on what `revive.lua` takes. `left` and `layout` are those of `Enqueue.prepare()`.
+        Atomic, one round trip, O(log n). Safe to repeat. Raises `OtherLayout`.
         """
         word, due_us = self._shard.run(_REVIVE, [self._head_start_ms, layout or "", left, *args], queue=queue)
         return word, due_us

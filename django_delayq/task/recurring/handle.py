@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from django_delayq import runtime
 from django_delayq.clock import estimated_us, moment
@@ -14,10 +14,13 @@ from django_delayq.exceptions import UnknownSchedule
 from django_delayq.recurring.rule import occurrences
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
+from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from django_delayq.store.store import Store, get_store
 from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
+
+T = TypeVar("T")
 
 
 class ScheduledRun(NamedTuple):
@@ -122,11 +125,17 @@ class ScheduleHandle:
 
     def refresh(self) -> Self | None:
         """Read it again, and return itself; None if it was deleted. One round trip."""
-        [stored] = self._store.schedules(self._stored.shard).find([self._stored.id])
-        if stored is None:
-            return None
-        self._stored = stored
-        return self
+
+        def find(schedules: Schedules) -> StoredSchedule:
+            [stored] = schedules.find([self._stored.id])
+            if stored is None:
+                raise LookupError
+            return stored
+
+        with suppress(UnknownSchedule):
+            self._stored = self._in_its_shard(find)
+            return self
+        return None
 
     def pause(self) -> bool:
         """Plant no further job, and cancel the waiting one; a running one goes on. Returns False if it was paused.
@@ -156,27 +165,45 @@ class ScheduleHandle:
     def run_now(self) -> JobHandle:
         """Enqueue one more job of it, after the commit as any other. `overlap` applies to it, the pause does not.
 
-        It has the arguments and options that were read, and no occurrence.
+        It has the arguments and options that were read, and no occurrence. Two round trips.
         """
-        draft = replace(new_job(self._definition, None), on_commit=self._waits_for_commit, database=self._database)
-        handle = JobHandle(raw_id=draft.job.raw_id, shard=self._stored.shard, draft=draft, backend=self.backend)
+        # Only in the shard of the schedule its overlap is known.
+        self._store.layouts.read()
+        shard, draft = self._shard, new_job(self._definition, None)
+        job = replace(draft.job, shard=shard)
+        draft = replace(draft, job=job, on_commit=self._waits_for_commit, database=self._database)
+        handle = JobHandle(raw_id=job.raw_id, shard=shard, draft=draft, backend=self.backend)
         outbox.accept([handle])
         return handle
 
     def _pause(self) -> bool:
-        try:
-            return self._store.schedules(self._stored.shard).pause_and_cancel(self._stored.id)
-        except LookupError:
-            raise self._unknown() from None
+        return self._in_its_shard(lambda schedules: schedules.pause_and_cancel(self._stored.id))
 
     def _resume(self) -> bool:
-        try:
-            return self._store.schedules(self._stored.shard).resume_schedule(self._stored.id)
-        except LookupError:
-            raise self._unknown() from None
+        return self._in_its_shard(lambda schedules: schedules.resume_schedule(self._stored.id))
 
     def _delete(self) -> bool:
-        return self._store.schedules(self._stored.shard).delete_and_cancel([self._stored.id]) == 1
+        def delete(schedules: Schedules) -> bool:
+            if not schedules.delete_and_cancel([self._stored.id]):
+                raise LookupError
+            return True
+
+        try:
+            return self._in_its_shard(delete)
+        except UnknownSchedule:
+            return False
+
+    def _in_its_shard(self, call: Callable[[Schedules], T]) -> T:
+        """Make a call in its shard, again if it has moved to another one. Raises `UnknownSchedule`."""
+        for _ in range(2):
+            shard = self._shard
+            try:
+                return call(self._store.schedules(shard))
+            except LookupError:
+                self._store.layouts.read()
+                if self._shard == shard:
+                    break
+        raise self._unknown()
 
     def _after_commit(self, change: Callable[[], object]) -> bool:
         """Return whether a change waits for the commit of the caller's transactions."""
@@ -196,8 +223,16 @@ class ScheduleHandle:
         return self._store.config.tasks.on_commit if self._on_commit is None else self._on_commit
 
     @property
-    def _key(self) -> tuple[bytes, int, str | None]:
-        return self._stored.id, self._stored.shard, self.backend
+    def _key(self) -> tuple[bytes, str | None]:
+        return self._stored.id, self.backend
+
+    @property
+    def _shard(self) -> int:
+        """The shard in which it is; it may have moved since it was read. No round trip, mostly."""
+        if not self._store.layout.has_changed:
+            return self._stored.shard
+        [shard] = self._store.schedule_places.shards([self._stored.id])
+        return shard
 
     @property
     def _store(self) -> Store:

@@ -372,7 +372,7 @@ def move_shards(role: ShardApis, every: ShardApis) -> Any:
 
 def revive(role: ShardApis, every: ShardApis) -> Any:
     record = ExtrasRecord(digest=os.urandom(16)).pack()
-    args = [os.urandom(12) + b"d\1", "+1", b"a body", b"", record]
+    args = [os.urandom(12) + b"d\1", "+1", b"a body", b"", record, 1]
     return Revival(role.shard).revive(queue="default", args=args, left=b"", layout=0)[0] == b"REQUEUED"
 
 
@@ -569,9 +569,9 @@ BORROWED = {
     "worker": "move requeue revive discard find_tenants read_layout",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
-    "check": "enqueue cancel reschedule reclaim move requeue revive discard find ended holder dashboard server "
+    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder dashboard server "
     "set_limits read_served_queues change_schedules read_schedules plant "
-    "read_layout count_left move_shards",
+    "read_layout count_left",
     "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard notify "
     "heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules find_tenants "
     "find_limits dashboard server sweep settle_and_claim check_consistency",

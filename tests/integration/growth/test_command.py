@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partialmethod
 from io import StringIO
 from itertools import pairwise
@@ -190,3 +191,35 @@ def test_the_places_of_a_value_end_at_its_home() -> None:
         assert places[-1].shard == layout.home(routing)
         since = [place.left_since for place in places[:-1]]
         assert since == sorted(since) and set(since) <= {6, 9}
+
+
+def check() -> dict[str, Any]:
+    """Return the report of `delayq_check`."""
+    out = StringIO()
+    with suppress(SystemExit):
+        call_command("delayq_check", "--json", stdout=out)
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def test_the_check_names_what_is_left_and_the_setting_to_change() -> None:
+    fill()
+    shards("--grow", "5")
+    found = check()
+    assert found["faults"] == []
+    setting, older = (each for each in found["warnings"] if "shards" in each)
+    assert "spread over 5 shards: processes follow; set it to that number with the next deploy" in setting
+    assert older.startswith("There were 2 shards before") and "delayq_shards --finish" in older
+
+
+def test_the_check_finds_a_job_that_a_frozen_process_sent_to_a_dropped_shard() -> None:
+    shards("--grow", "4")
+    shards("--shrink", "2")
+    assert check()["faults"] == []
+    draft = noop.using(delay=HOUR).job().draft
+    assert draft is not None
+    get_store().enqueue_api(3).enqueue([draft])
+    [fault] = check()["faults"]
+    assert fault.startswith("Shard 3 was dropped") and "(jobs: 1)" in fault and "--grow 4" in fault
+    shards("--grow", "4")
+    assert check()["faults"] == []
