@@ -1,4 +1,4 @@
-"""Growing under load: while shards are added and processes are killed, no job is lost, and none runs twice."""
+"""Growing under load: while shards are added or dropped and processes are killed, no job is lost or runs twice."""
 
 import random
 import re
@@ -6,12 +6,15 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from django_delayq.store.slots import hash_tag, slot_of
 from django_delayq.store.store import Store, get_store
 from tests.sample_app.growth_tasks import LIMITS, take
+from tests.servers.local_cluster import LocalCluster
 from tests.subprocesses import Command, Processes, until
 
 VALUES = [f"value {number}" for number in range(10)]
@@ -26,6 +29,14 @@ def _settings(processes: Processes) -> Iterator[None]:
     processes.configure(SHARDS=2, LEASE=3, LIMITS=LIMITS, ON_COMMIT=False, TASK_MODULES=modules)
     yield
     get_store().disconnect_idle()
+
+
+@pytest.fixture
+def cluster(processes: Processes, server_program: Path) -> Iterator[LocalCluster]:
+    """Three masters, with the shards of the test."""
+    with LocalCluster(server=server_program) as started:
+        processes.configure(REDIS=started.url)
+        yield started
 
 
 class Load:
@@ -118,6 +129,13 @@ def grown(processes: Processes, chance: random.Random) -> list[Command]:
     return commands
 
 
+@pytest.mark.slow
+def test_on_a_cluster(cluster: LocalCluster, processes: Processes, seed: int) -> None:
+    test_from_two_to_five_shards_under_load(processes, seed)
+    owners = {cluster.master_of(slot_of(hash_tag(shard))).address for shard in range(5)}
+    assert len(owners) == 3
+
+
 def test_from_two_to_five_shards_under_load(processes: Processes, seed: int) -> None:
     chance = random.Random(seed)
     get_store().check_shards()
@@ -141,10 +159,37 @@ def test_from_two_to_five_shards_under_load(processes: Processes, seed: int) -> 
     get_store().layouts.read()
     assert get_store().layout.is_settled and get_store().layout.shards == 5, finished.output
     assert [command.end() for command in running] == [0] * len(running)
-    check(processes, load, [victim, *running])
+    check(processes, load, [victim, *running], shards=5)
 
 
-def check(processes: Processes, load: Load, commands: list[Command]) -> None:
+@pytest.mark.slow
+def test_from_four_to_two_shards_under_load(processes: Processes, seed: int) -> None:
+    processes.configure(SHARDS=4)
+    get_store().check_shards()
+    get_store().store_limits()
+    running = [processes.dispatcher(), processes.worker(), processes.worker()]
+    every = [{"name": name, "every": 1, "args": [name], "catch_up": "all", "overlap": "wait"} for name in NAMES]
+    take.schedules.set_many(every)
+    with Watch() as watch, Load(seed) as load:
+        load.until_more(100)
+        assert processes.start("delayq_shards", "--shrink", 2, "--yes", "--wait", 5).wait() == 1
+        load.until_more(300)
+    assert load.errors == [] and watch.split == []
+    for name in NAMES:
+        assert take.schedules.pause(name)
+    processes.until_empty()
+    dropped = processes.start("delayq_shards", "--shrink", 2, "--yes")
+    assert dropped.wait() == 0, dropped.output
+    get_store().layouts.read()
+    assert get_store().layout.is_settled and get_store().shard_count == 2, dropped.output
+    later = take.using(delay=0.1).enqueue("later")
+    load.jobs[later.id] = "", "later"
+    processes.until_empty()
+    assert [command.end() for command in running] == [0] * len(running)
+    check(processes, load, running, shards=4)
+
+
+def check(processes: Processes, load: Load, commands: list[Command], *, shards: int) -> None:
     """Compare the runs with the jobs, the occurrences and the limits."""
     runs, again = defaultdict(list), set[str]()
     for command in commands:
@@ -155,7 +200,7 @@ def check(processes: Processes, load: Load, commands: list[Command]) -> None:
     assert set(load.jobs) <= set(runs), "a job is lost"
     twice = {id for id, found in runs.items() if len(found) > 1}
     assert twice <= again, "a job has run twice"
-    assert {id.split("-")[1] for id in runs} == {"0", "1", "2", "3", "4"}
+    assert {id.split("-")[1] for id in runs} == {str(shard) for shard in range(shards)}
     for name in NAMES:
         moments = [found[0]["occurrence"] for found in runs.values() if found[0]["value"] == name]
         assert len(moments) == len(set(moments)), f"an occurrence of {name} has two jobs"
