@@ -15,6 +15,7 @@ ENCRYPTION = "tests/integration/security/test_encryption.py"
 ENDED_JOBS = "tests/integration/security/test_ended_jobs.py"
 LOST_MASTER = "tests/admin/nodes/test_lost_master.py"
 GROWTH = "tests/integration/growth"
+SCHEDULE_MOVES = "tests/integration/store/schedules/test_moves.py"
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
@@ -419,5 +420,17 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/hand_over_schedule.lua",
         "if running_job(schedule) then return {'RUNNING'} end\n",
         "",
-    ): ("tests/chaos/growth/test_growing.py",),
+    ): (SCHEDULE_MOVES,),
+    at(
+        "a deleted schedule comes back with a slow process",
+        "store/lua/take_over_schedule.lua",
+        " or redis.call('ZSCORE', arrivals, id .. version)",
+        "",
+    ): (GROWTH,),
+    at(
+        "a dead letter comes twice to another shard",
+        "store/lua/revive.lua",
+        "if redis.call('ZSCORE', arrivals, id .. ARGV[10]) then return {'GONE', 0} end\n",
+        "",
+    ): (GROWTH,),
 }
