@@ -1,9 +1,10 @@
-"""The command: python -m benchmarks.cluster idle|kill|migrate|drain
+"""The command: python -m benchmarks.cluster idle|kill|migrate|drain|costs|standstill
 
-All of them run 12 shards on a Redis Cluster of this machine. `idle`: what an idle dispatcher and an idle worker send.
-`kill`: 20,000 delayed jobs, and a master that is killed while they are due; `kill full` with
+All of them run on a Redis Cluster of this machine, the first four with 12 shards. `idle`: what an idle dispatcher and
+an idle worker send. `kill`: 20,000 delayed jobs, and a master that is killed while they are due; `kill full` with
 cluster-require-full-coverage. `migrate`: slots move under the same load. `drain`: the CPU time of each of three masters
-for a drain, and that of one master for the same drain.
+for a drain, and that of one master for the same drain. `costs`: the CPU time that servers and processes spend on a
+delayed job, and its memory. `standstill`: how long a shard does not answer while its slot moves, by its size.
 """
 
 import os
@@ -11,14 +12,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.cluster.servers import cluster, cpu_seconds
+from benchmarks.cluster.sizing import costs, standstill
 from benchmarks.cluster.traffic import Traffic
-from benchmarks.local.services import MANAGE, project_on, running, value_at
+from benchmarks.local.services import MANAGE, running, value_at
 from django_delayq.store.slots import hash_tag, slot_of
-from tests.servers.local_cluster import ClusterNode, LocalCluster
 
 SHARDS = 12
 #: Jobs and seconds of the load, and after how many of these a master is killed.
@@ -32,7 +32,7 @@ SERVICES = [[*MANAGE, "run_dispatcher"], [*MANAGE, "run_worker"], [*MANAGE, "run
 def main() -> None:
     """Measure, and print the figures."""
     measures = {"idle": idle, "kill": kill, "migrate": migrate, "drain": drain, "drained": drained}
-    measure = measures[sys.argv[1]]
+    measure = (measures | {"costs": costs, "standstill": standstill})[sys.argv[1]]
     sys.exit(not measure())
 
 
@@ -56,6 +56,7 @@ def idle() -> bool:
 def kill() -> bool:
     """Kill a master in the middle of the load. Return whether no job was lost, and those of the others were in time."""
     full = "full" in sys.argv
+    os.environ["BENCH_LEASE"] = "5"
     options = DURABLE | ({"cluster-require-full-coverage": "yes"} if full else {})
     with cluster(masters=3, replicas=1, options=options) as (nodes, path), running(SERVICES):
         began = enqueue_load()
@@ -82,6 +83,7 @@ def kill() -> bool:
 
 def migrate() -> bool:
     """Move slots with their jobs between masters under the load. Return whether each job ran once."""
+    os.environ["BENCH_LEASE"] = "5"
     with cluster(masters=3, replicas=0) as (nodes, path), running(SERVICES):
         began, standstills = enqueue_load(), list[float]()
         for number in range(MIGRATIONS):
@@ -128,13 +130,6 @@ def drained() -> bool:
     return True
 
 
-@contextmanager
-def cluster(**options: object) -> Iterator[tuple[LocalCluster, Path]]:
-    """Start a cluster and set up Django for it; yield it and the file in which tasks record their runs."""
-    with LocalCluster(**options) as nodes, project_on(nodes.url, "benchmarks.cluster.settings") as path:  # type: ignore[arg-type]
-        yield nodes, path
-
-
 def enqueue_load() -> float:
     """Enqueue the delayed jobs, due one after the other. Return when the first one is due, seconds since the epoch."""
     from benchmarks.cluster import tasks
@@ -167,12 +162,6 @@ def complete(runs: list[tuple[bytes, int, int, int]]) -> bool:
 def p99(late_us: list[int]) -> float:
     """Return the lateness in ms that 99 of 100 do not exceed."""
     return value_at(sorted(late_us), 0.99) / 1_000
-
-
-def cpu_seconds(node: ClusterNode) -> float:
-    """Return the CPU time of a server."""
-    fields = Path(f"/proc/{node.server.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ USE_TZ = True
 INSTALLED_APPS = ["django_delayq"]
 DELAYQ = {
     "REDIS": os.environ["BENCH_URL"],
-    "SHARDS": 12,
+    "SHARDS": int(os.environ.get("BENCH_SHARDS", "12")),
     "TASK_MODULES": ["benchmarks.cluster.tasks"],
-    "LEASE": 5,
 }
+if lease := os.environ.get("BENCH_LEASE"):
+    DELAYQ["LEASE"] = int(lease)
 LOGGING = {"version": 1, "disable_existing_loggers": False, "root": {"level": "ERROR"}}
 LOGGING["loggers"] = {"django_delayq": {"level": "ERROR"}}

@@ -148,7 +148,9 @@ class Service:
         except Exception as error:
             logger.exception("%s: a step failed; this is a bug, the service goes on", self.name)
             return self._on_failure("%s goes on after %r", error)
-        self._set_failures(0, self._listen_failures)
+        if delay is not None:
+            # The last step of a service that stops may have sent nothing.
+            self._set_failures(0, self._listen_failures)
         return delay
 
     def _set_failures(self, failures: int, listen_failures: int) -> None:

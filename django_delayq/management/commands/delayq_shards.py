@@ -140,11 +140,14 @@ class Command(OperatingCommand):
         self.stdout.write("")
         for shard, source, target in moves:
             slot = slot_of(hash_tag(shard))
+            self.stdout.write(f"Move slot {slot} (shard {shard}) from {source} to {target}.")
+        if moves:
             self.stdout.write(
-                f"Move slot {slot} (shard {shard}) from {source} to {target}: CLUSTER SETSLOT {slot} IMPORTING there, "
-                f"MIGRATING here, MIGRATE its keys, then CLUSTER SETSLOT {slot} NODE on both."
+                "Valkey 9: CLUSTER MIGRATESLOTS SLOTSRANGE <slot> <slot> NODE <id of the other node>, on the node that "
+                "has the slot. Redis 8.4: CLUSTER MIGRATION IMPORT <slot> <slot>, on the other node. Before: "
+                "CLUSTER SETSLOT and MIGRATE, for which the shard stands still."
             )
-        if not moves:
+        else:
             self.stdout.write("The shards are even on the nodes: no slot is to be moved.")
 
     def _table(self, rows: Sequence[Sequence[Any]]) -> None:

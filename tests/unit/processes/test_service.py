@@ -124,6 +124,12 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(caplog: p
     ]
 
 
+def test_a_service_that_stops_during_an_outage_does_not_say_that_it_works(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="django_delayq")
+    run_steps(StoreUnavailable("Redis is away"), None)
+    assert [record.getMessage() for record in caplog.records] == ["Stub waits for Redis: Redis is away"]
+
+
 def test_a_refused_password_is_logged_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_delayq")
     run_steps(*[StoreAuthError("wrong password")] * 3, 0.0, None)
