@@ -20,7 +20,7 @@ from benchmarks.cluster.traffic import Traffic
 from benchmarks.local.services import MANAGE, running, value_at
 from django_delayq.store.slots import hash_tag, slot_of
 
-SHARDS = 12
+SHARDS = int(os.environ.get("BENCH_SHARDS", "12"))
 #: Jobs and seconds of the load, and after how many of these a master is killed.
 JOBS, SECONDS, KILLED_AFTER = 20_000, 80.0, 30.0
 MIGRATIONS, DRAINED = 50, 40_000
