@@ -9,11 +9,15 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_delayq.management.growing import Growing
 from django_delayq.management.operating import FAILED, WRONG_OPTIONS, OperatingCommand
+from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.nodes.errors import with_store_errors
 from django_delayq.store.slots import hash_tag, slot_of
 from django_delayq.store.store import Store
 
-_COLUMNS = ("shard", "slot", "node", "scheduled", "ready", "running", "failed", "left of an older number")
+_COLUMNS = (
+    *("shard", "slot", "node", "scheduled", "ready", "running", "failed", "done in the last hour", "bytes"),
+    "left of an older number",
+)
 _MIB = 1 << 20
 
 
@@ -93,9 +97,10 @@ class Command(OperatingCommand):
         shards = []
         for index in range(layout.served):
             snapshot, slot = store.dashboard(index).snapshot(), slot_of(hash_tag(index))
-            total = snapshot.total
-            counts = (total.scheduled, total.ready, snapshot.claimed, snapshot.dead)
-            shards.append((index, slot, owners[index], *counts, _kinds(left.get(index, Counter()))))
+            total, hour = snapshot.total, snapshot.hour(ALL_JOBS)
+            figures = [total.scheduled, total.ready, snapshot.claimed, snapshot.dead, hour.done]
+            figures.append(store.dashboard(index).memory(snapshot.queues))
+            shards.append((index, slot, owners[index], *figures, _kinds(left.get(index, Counter()))))
         servers = [(server.address, info) for server, info in store.check_servers().answering]
         if options["json"]:
             facts = {
@@ -151,9 +156,9 @@ class Command(OperatingCommand):
             self.stdout.write("The shards are even on the nodes: no slot is to be moved.")
 
     def _table(self, rows: Sequence[Sequence[Any]]) -> None:
-        widths = [max(len(str(row[at])) for row in rows) for at in range(len(rows[0]))]
+        widths = [max(len(_cell(row[at])) for row in rows) for at in range(len(rows[0]))]
         for row in rows:
-            cells = (str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+            cells = (_cell(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
             self.stdout.write("  ".join(cells).rstrip())
 
 
@@ -205,6 +210,10 @@ def _left_lines(left: Mapping[int, Counter[str]]) -> Iterator[str]:
         yield f"Shard {shard}: {_kinds(found)}."
     if left:
         yield "What belongs together stays there until it is done. delayq_shards shows what is left."
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _kinds(found: Counter[str]) -> str:

@@ -78,7 +78,7 @@ SHARDS = AclRole(
     name="shards",
     includes=(DISPATCHER,),
     scripts=("hand_over_schedule", "take_over_schedule", "snapshot"),
-    plain=("HDEL", "HGETALL", "HSET", "ZADD"),
+    plain=("HDEL", "HGETALL", "HSET", "MEMORY|USAGE", "ZADD"),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
 #: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher

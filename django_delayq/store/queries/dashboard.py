@@ -16,6 +16,9 @@ from django_delayq.store.servers.server_info import ServerInfo
 from django_delayq.store.shard import Shard
 
 _SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
+#: The keys of a shard that grow with its jobs, beside those of each queue; and how many of their entries are measured.
+_LARGE = ("jobs", "attempts", "job_extras", "unique_keys", "claim_records", "leases", "dead_letters", "dead_bodies")
+_SAMPLES = 50
 
 
 class DashboardQueries:
@@ -55,6 +58,16 @@ class DashboardQueries:
         keys = [self._shard.keys.scheduled(queue) for queue in queues]
         [counts] = yield [self._shard.call(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
         return [int(count) for count in counts]
+
+    def memory(self, queues: Iterable[str]) -> int:
+        """Return the bytes that the jobs of a shard take, estimated from samples. One round trip, O(1) a queue.
+
+        Results that are kept and the tenants of fair queues are left out.
+        """
+        keys = self._shard.keys
+        names = [*map(keys, _LARGE), *(key for queue in queues for key in (keys.scheduled(queue), keys.ready(queue)))]
+        sizes = self._shard.execute_all([["MEMORY", "USAGE", name, "SAMPLES", _SAMPLES] for name in names])
+        return sum(size or 0 for size in sizes)
 
     def _read_snapshot(
         self, queues: Sequence[str], tasks: Sequence[str], facts: bool

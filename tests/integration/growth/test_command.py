@@ -142,6 +142,7 @@ def test_the_table_and_the_plan() -> None:
     shown = shards()
     assert [each["shard"] for each in shown["shards"]] == [0, 1, 2, 3, 4]
     assert sum(each["scheduled"] for each in shown["shards"]) == 4 * len(KEYS)
+    assert all(each["bytes"] >= 100 * each["scheduled"] for each in shown["shards"])
     assert shown["left"] and shown["nodes"][0]["connections"] > 0
     assert len(shards("--plan", "12")["shards"]) == 12
     call_command("delayq_shards")
