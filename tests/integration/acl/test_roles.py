@@ -33,7 +33,8 @@ def test_a_role_needs_each_command_that_its_apis_send(name: str, role_server: Ro
     role = ROLES[name]
     try:
         for command in sorted({command for part in (role, *role.includes) for command in part.plain}):
-            role_server.allow(name, f"-{command.lower()}")
+            # Redis 6.2 takes back whole commands only.
+            role_server.allow(name, f"-{command.lower().partition('|')[0]}")
             role_server.refused()
             for step in OWN[name].split():
                 try:
