@@ -11,6 +11,7 @@ from django_delayq.control.jobs import OnProgress
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.digests import tenant_digest
 from django_delayq.store.operations.batch import BatchJob
+from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.queries.snapshot import Pause
 from django_delayq.store.queries.tenants import TenantState
 from django_delayq.store.store import Store, get_store
@@ -102,17 +103,20 @@ def counts(states: list[TenantState]) -> TenantCounts:
     )
 
 
-def iter_tenants(queue: str, backend: str | None) -> Iterator[tuple[Tenant, TenantCounts]]:
+def iter_tenants(
+    queue: str, backend: str | None, *, reads: ShardReads | None = None
+) -> Iterator[tuple[Tenant, TenantCounts]]:
     """Yield the tenants of a queue that have waiting jobs or are paused, with their counts, in no useful order."""
     store = get_store(backend)
+    reads = reads or store.reads()
     # A pause is in every shard, and the jobs of a tenant in one; after a change of SHARDS in several.
     paused: dict[str, TenantState] = {}
-    for states in store.reads().read(lambda shard: store.tenants(shard).read_paused(queue)).values():
+    for states in reads.read(lambda shard: store.tenants(shard).read_paused(queue)).values():
         paused |= {state.name: state for state in states if state.name is not None}
     # A step of all shards at a time: there may be very many tenants.
-    after = dict.fromkeys(store.shard_numbers(), b"")
+    after = dict.fromkeys(reads.answering, b"")
     while after:
-        batches = store.reads().read(partial(_read_batch, store, queue, after), after)
+        batches = reads.read(partial(_read_batch, store, queue, after), after)
         for batch, _ in batches.values():
             for state in batch:
                 if state.name is not None:

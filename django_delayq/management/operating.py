@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -121,6 +121,27 @@ class OperatingCommand(BaseCommand):
     def print_result(self, options: Mapping[str, Any], text: str, **facts: Any) -> None:
         """Print what was done, as a sentence or as a JSON object."""
         self.stdout.write(json.dumps(facts) if options["json"] else text)
+
+    def print_rows(
+        self,
+        options: Mapping[str, Any],
+        rows: Iterable[dict[str, Any]],
+        line: Callable[[dict[str, Any]], str],
+        *,
+        missing: Sequence[dict[str, Any]],
+    ) -> int:
+        """Print facts as they come, as lines or as one JSON array; return how many.
+
+        The last objects of the array say what is missing. Nothing is collected: there may be millions.
+        """
+        count, objects = 0, 0
+        for count, row in enumerate(rows, start=1):
+            self.stdout.write(("[" if count == 1 else ",") + json.dumps(row) if options["json"] else line(row))
+        if options["json"]:
+            for objects, each in enumerate(missing, start=count + 1):
+                self.stdout.write(("[" if objects == 1 else ",") + json.dumps({"missing": each}))
+            self.stdout.write("]" if count or objects else "[]")
+        return count
 
     def confirm(self, question: str, options: Mapping[str, Any]) -> None:
         """Ask before a change, unless --yes is given. Raises CommandError if nobody agrees."""
@@ -298,8 +319,8 @@ def missing_facts(reads: ShardReads) -> list[dict[str, Any]]:
 def missing_line(facts: Mapping[str, Any]) -> str:
     """Return one of `missing_facts()` as a sentence."""
     numbers = ", ".join(map(str, facts["shards"]))
-    shards = f"its shards {numbers}" if len(facts["shards"]) > 1 else f"its shard {numbers}"
-    return f"INCOMPLETE: {facts['server']} does not answer, so the jobs of {shards} are missing here. {facts['error']}"
+    shards = f"its shards {numbers} have" if len(facts["shards"]) > 1 else f"its shard {numbers} has"
+    return f"INCOMPLETE: {facts['server']} does not answer, so what {shards} is missing here. {facts['error']}"
 
 
 def progress_bar(fraction: float, *, width: int) -> str:

@@ -61,20 +61,10 @@ class Command(JobsCommand):
         self, options: dict[str, Any], store: Store, found: Jobs, now_us: int, missing: Sequence[dict[str, Any]]
     ) -> None:
         """Print the jobs that match; in JSON the last objects say what is missing."""
-        rows, shown = found.rows(), 0
-        for row in islice(rows, options["limit"] or None):
-            facts = job_facts(row, store, now_us=now_us)
-            if options["json"]:
-                self.stdout.write(("[" if not shown else ",") + json.dumps(facts))
-            else:
-                self.stdout.write(printable(_line(facts)))
-            shown += 1
-        if options["json"]:
-            for each in missing:
-                self.stdout.write(("[" if not shown else ",") + json.dumps({"missing": each}))
-                shown += 1
-            self.stdout.write("]" if shown else "[]")
-        elif shown and shown == options["limit"] and next(rows, None) is not None:
+        rows = found.rows()
+        facts = (job_facts(row, store, now_us=now_us) for row in islice(rows, options["limit"] or None))
+        shown = self.print_rows(options, facts, lambda each: printable(_line(each)), missing=missing)
+        if not options["json"] and shown and shown == options["limit"] and next(rows, None) is not None:
             self.stderr.write(f"The first {shown:,}; --limit 0 lists all, --count counts them.")
 
     def _show(self, options: dict[str, Any]) -> None:

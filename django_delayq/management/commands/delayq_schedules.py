@@ -1,7 +1,7 @@
 """manage.py delayq_schedules: list recurring schedules, show or change one, or run a job of it now."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -13,7 +13,16 @@ from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.schedules import DisplayedSchedule
 from django_delayq.display.text import printable, span_text
 from django_delayq.exceptions import UnknownSchedule
-from django_delayq.management.operating import NOT_FOUND, WRONG_OPTIONS, OperatingCommand, iso, to_seconds
+from django_delayq.management.operating import (
+    FAILED,
+    NOT_FOUND,
+    WRONG_OPTIONS,
+    OperatingCommand,
+    iso,
+    missing_facts,
+    missing_line,
+    to_seconds,
+)
 from django_delayq.recurring.run import Run
 from django_delayq.store.queries.job_filter import names_match
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
@@ -81,26 +90,30 @@ class Command(OperatingCommand):
             raise CommandError(text, returncode=WRONG_OPTIONS)
         state = ScheduleState(options["state"]) if options["state"] else None
         wanted = ScheduleFilter(task=options["task"] or "", prefix=options["prefix"] or "", state=state)
-        shards, now_us, shown = [store.schedules(shard) for shard in store.shard_numbers()], store.now_us(), 0
+        reads = store.reads(partial=True)
+        snapshot = store.snapshot(reads=reads)
+        shards, now_us = map(store.schedules, reads.answering), snapshot.now_us
         rows = (each for shard in shards for each in shard.scan() if wanted.matches(each, now_us=now_us))
+        missing = missing_facts(reads)
         if options["count"]:
-            number = sum(1 for _ in rows) if wanted.is_set else sum(shard.count() for shard in shards)
-            self.print_result(options, f"{number:,}", matched=number)
-            return
+            number = sum(1 for _ in rows) if wanted.is_set else snapshot.schedules
+            self.print_result(options, f"{number:,}", matched=number, **({"missing": missing} if missing else {}))
+        else:
+            self._print(options, rows, now_us, missing)
+        if missing:
+            raise CommandError("\n".join(map(missing_line, missing)), returncode=FAILED)
+
+    def _print(
+        self, options: dict[str, Any], rows: Iterator[StoredSchedule], now_us: int, missing: Sequence[dict[str, Any]]
+    ) -> None:
+        """Print the schedules that match; in JSON the last objects say what is missing."""
         found: Iterable[StoredSchedule] = rows
         if options["limit"]:
             # Redis keeps them in no order.
             found = sorted(islice(rows, options["limit"]), key=attrgetter("sort_key"))
-        for row in found:
-            facts = _facts(DisplayedSchedule(row, now_us))
-            if options["json"]:
-                self.stdout.write(("[" if not shown else ",") + json.dumps(facts))
-            else:
-                self.stdout.write(_line(facts))
-            shown += 1
-        if options["json"]:
-            self.stdout.write("]" if shown else "[]")
-        elif shown and shown == options["limit"] and next(rows, None) is not None:
+        facts = (_facts(DisplayedSchedule(row, now_us)) for row in found)
+        shown = self.print_rows(options, facts, _line, missing=missing)
+        if not options["json"] and shown and shown == options["limit"] and next(rows, None) is not None:
             self.stderr.write(f"These are {shown:,} of them; --limit 0 lists all, --count counts them.")
 
     def _change(self, stored: StoredSchedule, action: str, options: dict[str, Any]) -> None:

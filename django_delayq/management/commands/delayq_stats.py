@@ -7,7 +7,7 @@ from argparse import ArgumentTypeError
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from shutil import get_terminal_size
 from typing import Any
 
@@ -91,7 +91,8 @@ class Command(OperatingCommand):
 
     def _show(self, store: Store, options: dict[str, Any], *, is_screen: bool) -> bool:
         """Print one view; returns whether something is missing in it."""
-        facts, lines = self._read(store, options)
+        reads = store.reads(partial=True)
+        facts, lines = self._read(store, options, reads)
         if options["json"]:
             self.stdout.write(json.dumps(facts))
         elif is_screen:
@@ -101,19 +102,20 @@ class Command(OperatingCommand):
         else:
             self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
         self.stdout.flush()
-        return isinstance(facts, dict) and bool(facts["missing"])
+        return bool(reads.missing)
 
-    def _read(self, store: Store, options: dict[str, Any]) -> tuple[Any, Iterator[str]]:
+    def _read(self, store: Store, options: dict[str, Any], reads: ShardReads) -> tuple[Any, Iterator[str]]:
         """Return what to print, as JSON values and as lines."""
         if options["tenants"] is None:
-            facts = _facts(store)
+            facts = _facts(store, reads)
             return facts, _lines(facts)
         [queue] = self.queues({**options, "queues": [options["tenants"]]})
         most = _TENANTS if options["limit"] is None else options["limit"]
-        rows, number = read_tenants(queue, most=most)
+        rows, number = read_tenants(queue, most=most, reads=reads)
         if len(rows) < number and not options["json"] and options["watch"] is None:
             self.stderr.write(f"The first {len(rows):,} of {number:,}; --limit 0 shows all.")
-        return rows, tenant_lines(rows)
+        missing = missing_facts(reads)
+        return [*rows, *({"missing": each} for each in missing)], chain(map(missing_line, missing), tenant_lines(rows))
 
 
 def _interval(text: str) -> timedelta:
@@ -125,8 +127,7 @@ def _interval(text: str) -> timedelta:
     return found
 
 
-def _facts(store: Store) -> dict[str, Any]:
-    reads = store.reads(partial=True)
+def _facts(store: Store, reads: ShardReads) -> dict[str, Any]:
     snapshot, lease_us = store.snapshot(reads=reads), store.config.worker.lease_us
     hour, alive = snapshot.hour(ALL_JOBS), snapshot.alive(lease_us=lease_us)
     found = reads.read(lambda shard: _read_running(store.lookup(shard))).values()

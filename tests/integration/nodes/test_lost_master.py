@@ -1,6 +1,7 @@
 """A master of a cluster is down: commands show and check the rest, and name it; processes serve the rest."""
 
 import json
+from contextlib import suppress
 from io import StringIO
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from django_delayq import enqueue_many, get_store
+from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ids import from_text
 from tests.sample_app import tasks
 from tests.servers.lost_master import ThreeMasters
@@ -46,7 +48,7 @@ def test_stats_have_the_rest_and_name_the_server(lost: ThreeMasters) -> None:
     assert (missing["server"], missing["shards"]) == (lost.lost_address, lost.lost_shards)
     assert "refused" in missing["error"]
     first, *_ = run("delayq_stats")[0].splitlines()
-    assert first.startswith(f"INCOMPLETE: {lost.lost_address} does not answer, so the jobs of its shards 1, 3 are")
+    assert first.startswith(f"INCOMPLETE: {lost.lost_address} does not answer, so what its shards 1, 3 have is")
 
 
 def test_lists_of_jobs_have_the_rest_and_name_the_server(lost: ThreeMasters) -> None:
@@ -59,6 +61,21 @@ def test_lists_of_jobs_have_the_rest_and_name_the_server(lost: ThreeMasters) -> 
     text, error = run("delayq_jobs", "--count", "--task", "noop")
     assert text.strip() == "40"
     assert error.startswith(f"INCOMPLETE: {lost.lost_address} does not answer")
+
+
+def test_lists_of_schedules_and_tenants_have_the_rest_and_name_the_server(lost: ThreeMasters) -> None:
+    names = [f"schedule {number}" for number in range(12)]
+    for name in names:
+        with suppress(StoreUnavailable):
+            tasks.noop.schedules.set(name, every=3_600)
+    *rows, last = json.loads(run("delayq_schedules", "--json")[0])
+    assert 0 < len(rows) < len(names) and last["missing"]["server"] == lost.lost_address
+    found = json.loads(run("delayq_schedules", "--json", "--count")[0])
+    assert (found["matched"], found["missing"][0]["shards"]) == (len(rows), lost.lost_shards)
+    text, error = run("delayq_schedules", "--count", "--task", "noop")
+    assert text.strip() == str(len(rows)) and error.startswith(f"INCOMPLETE: {lost.lost_address} does not answer")
+    [last] = json.loads(run("delayq_stats", "--tenants", "fair", "--json")[0])
+    assert last["missing"]["server"] == lost.lost_address
 
 
 def test_the_check_names_the_server_and_checks_the_rest(lost: ThreeMasters) -> None:
