@@ -333,8 +333,9 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
         tenant = current_tenant.get() if tenant is None else tenant
         limits = tuple(self._limits(config, args, kwargs)) if self.limits.limits else ()
         store, routing = get_store(facts.get("backend")), None
-        if key is not None or tenant is not None or limits:
-            routing = routing_of(self.name, key, tenant, limits if limits and store.shard_count > 1 else ())
+        # With one shard, limits of different values are in the same one.
+        if (key is not None or tenant is not None or limits) and store.shard_count > 1:
+            routing = routing_of(self.name, key, tenant, limits)
         job = Job(
             raw_id=raw_id,
             shard=store.shard_for(raw_id, routing),

@@ -2,7 +2,6 @@
 -- KEYS: shards.
 -- ARGV: now, number of the layout, its text (see job/layout.py).
 -- Returns: the text of the layout that the shard knows now.
--- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(1).
 local now, number, text = now_us(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 
