@@ -2,9 +2,10 @@
 --   declaration that it does not declare are deleted. Only if nobody has declared since the caller looked: the caller
 --   decides that its code is to win. Safe to repeat.
 -- KEYS: declared_by, schedules, next_planting, jobs, next_promotion, notify_dispatcher, shards.
--- ARGV: now, number of the layout ('' = it does not matter), the first 32 bytes of `declared_by` that the caller read ('' = there was none), those that it gets, ids (8
---   bytes each) of schedules that stay as they are, then per schedule: its id, what becomes of a job while
---   another one runs, after how many failures in a row it pauses (0 = never), its definition.
+-- ARGV: now, number of the layout ('' = it does not matter), the first 32 bytes of `declared_by` that the caller read
+--   ('' = there was none), those that it gets, ids (8 bytes each) of schedules that stay as they are, then per schedule:
+--   its id, what becomes of a job while another one runs, after how many failures in a row it pauses (0 = never), its
+--   definition.
 -- Returns: the ids of waiting jobs that the caller cancels, or 0 = another process has declared since.
 -- Errors: LAYOUT <text>: the shard knows another layout.
 -- Cost: O(log n) a schedule.

@@ -12,9 +12,9 @@
 --   each that was not because it is throttled: its number, the id of the first job of the window; and for each that was
 --   not because it belongs to another shard, and nothing of its value is left here: its number, ''.
 -- Lazy: _extras, _turns.
--- Errors: nothing was stored. LAYOUT <text>: the shard knows another layout. KEYHELD <job number> <holder's id in hex>: a job with `reject` met a held key.
---   TENANTFULL, then for each full tenant <job numbers, joined by commas> <number of waiting jobs> <how many may wait>:
---   without these jobs the batch would be stored.
+-- Errors: nothing was stored. LAYOUT <text>: the shard knows another layout. KEYHELD <job number> <holder's id in hex>: a
+--   job with `reject` met a held key. TENANTFULL, then for each full tenant <job numbers, joined by commas> <number of
+--   waiting jobs> <how many may wait>: without these jobs the batch would be stored.
 -- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start, is_refused = now_us(ARGV[1]), tonumber(ARGV[2]), other_layout(ARGV[3])

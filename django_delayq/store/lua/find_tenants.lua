@@ -2,8 +2,7 @@
 -- KEYS: tenant_jobs, tenants, jobs, ready; ready is that of the queue.
 -- ARGV: now, most tenants, the digest after which to go on ('' = the first), digest of the only tenant ('' = all).
 -- Returns: per tenant: digest, waiting jobs, time (ms) and flags of the next ready job ('' = none is ready), who paused it
---   and when ('' = nobody), id of one of its jobs ('' = none), and its body (false =
---   none, or it is large).
+--   and when ('' = nobody), id of one of its jobs ('' = none), and its body (false = none, or it is large).
 -- Cost: O(log n) a tenant.
 local now, most, after, only = now_us(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
@@ -12,7 +11,8 @@ local hash, rows = queue_hash(ready), {}
 local LARGE_BODY = 32768
 
 local function first(kind, from, last)
-  return redis.call('ZRANGE', tenant_jobs, '[' .. kind .. hash .. from, '(' .. kind .. hash .. last, 'BYLEX', 'LIMIT', 0, 1)[1]
+  local before = kind .. hash
+  return redis.call('ZRANGE', tenant_jobs, '[' .. before .. from, '(' .. before .. last, 'BYLEX', 'LIMIT', 0, 1)[1]
 end
 
 local function add(digest)

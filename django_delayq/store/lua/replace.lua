@@ -5,15 +5,15 @@
 -- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, queues, queues_version, next_due, notify,
 --   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for, shards,
 --   lingering; then scheduled, ready, notify, recovered and parked of each queue of the new jobs and of the holders.
--- ARGV: now, head start (ms), number of the layout, then per job: number of its queue, member, due time ('' = at once, '+n' = n µs from now, n =
---   µs since the epoch), body (signed for the id of the holder if there is one), extras record, the holder's member that
---   the caller read ('' = none), number of the holder's queue (0 = none), if its calls are debounced the longest time
---   from the first of them to the due time (µs; '' = they are not), most jobs of its tenant that may wait in the queue
---   ('' = any number), '' or since which layout it belongs to another shard (8) and its routing value. No two have the same
---   key.
+-- ARGV: now, head start (ms), number of the layout ('' = it does not matter), then per job: number of its queue, member,
+--   due time ('' = at once, '+n' = n µs from now, n = µs since the epoch), body (signed for the id of the holder if there
+--   is one), extras record, the holder's member that the caller read ('' = none), number of the holder's queue (0 =
+--   none), if its calls are debounced the longest time from the first of them to the due time (µs; '' = they are not),
+--   most jobs of its tenant that may wait in the queue ('' = any number), '' or, if it belongs to another shard by now,
+--   since which layout (8) and its routing value. No two have the same key.
 -- Returns: now (µs), then per job STORED, REPLACED, KEPT (the holder runs), or GO_ON: it was not stored, since it belongs
---   to another shard, and nothing of its value is left here. Now and ELSEWHERE alone: a key has another
---   holder, or a holder another queue, than the caller read; nothing was done, read the holders again.
+--   to another shard, and nothing of its value is left here. Now and ELSEWHERE alone: a key has another holder, or a
+--   holder another queue, than the caller read; nothing was done, read the holders again.
 -- Errors: LAYOUT, TENANTFULL: see `enqueue`; nothing was stored.
 -- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.

@@ -1,13 +1,12 @@
 -- Requeue: dead letters become waiting jobs again. They keep id and history; attempts, snoozes and interruptions are
 --   counted from 0.
 -- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants, shards, lingering; then
---   scheduled, ready and notify of each queue that the caller read in the jobs' bodies.
+--   next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants, shards, lingering; then scheduled, ready
+--   and notify of each queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms), number of the layout ('' = no job is here because of its routing value); then per job (1 to
 --   250): number of its queue, id, time of death that the caller saw (µs), due time ('+n' = n µs from now, n = µs since
 --   the epoch), the attempts record to store, then three times '', or: the body that the caller read, and the member and
---   body that replace it; and '' or, if it belongs to another shard by now,
---   since which layout (8) and its routing value.
+--   body that replace it; and '' or, if it belongs to another shard by now, since which layout (8) and its routing value.
 -- Returns: per job REQUEUED and its due time (µs); or 0 with GONE (not a dead letter of that time and body), HELD
 --   (another job holds its key now), or GO_ON (it belongs to another shard, and nothing of its value is left here).
 -- Errors: LAYOUT <text>: the shard knows another layout.

@@ -57,9 +57,11 @@ for base = FIXED, #KEYS - 4, 4 do
   }
 end
 return {
-  now, redis.call('ZCARD', leases), redis.call('ZCARD', dead_letters), redis.call('ZCOUNT', dead_letters, now - HOUR, '+inf'),
-  newest[2] or '', redis.call('ZUNION', 2, queues, next_due), redis.call('HGETALL', paused),
-  redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'), redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
+  now, redis.call('ZCARD', leases), redis.call('ZCARD', dead_letters),
+  redis.call('ZCOUNT', dead_letters, now - HOUR, '+inf'), newest[2] or '',
+  redis.call('ZUNION', 2, queues, next_due), redis.call('HGETALL', paused),
+  redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'),
+  redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
   redis.call('HGETALL', process_reports), redis.call('HKEYS', quiet_workers), series,
   type(info) == 'string' and info or '', states, redis.call('HGETALL', paused_tasks),
   {schedule_count, failing, unreadable},
