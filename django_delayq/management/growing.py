@@ -81,7 +81,7 @@ class Growing:
         return left
 
     def left(self) -> dict[int, Counter[str]]:
-        """Return what is left of older numbers of shards in each shard. O(n), in slices."""
+        """Return what is left of older numbers of shards in each shard. O(n), in batches."""
         return {shard: found for shard, found in self._growth.count().items() if found}
 
     def _check_settled(self, layout: Layout) -> None:

@@ -1,7 +1,8 @@
 """Growth: the steps by which a store gets another number of shards while everything runs. Each is safe to repeat."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from django_delayq.exceptions import OtherLayout, StoreUnavailable
 from django_delayq.job.layout import Layout
@@ -9,12 +10,9 @@ from django_delayq.store.digests import routings_of
 from django_delayq.store.growth.layouts import TRIES, Layouts
 from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.growth.schedule_moves import ScheduleMoves
-from django_delayq.store.nodes.resp import Part
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
-#: Entries in one round trip.
-_SLICE = 500
 #: Bytes of a tenant's entry in `tenants` that has its pause: hash of the queue and digest.
 _TENANT = 14
 #: What a shard that is dropped must not hold.
@@ -45,23 +43,21 @@ class Growth:
         layout = self.layout
         old = layout.shards if layout.is_settled else layout.chain[-2].shards
         for index in range(old, layout.served):
-            for noun, add in (("limit_rules", "HSET"), ("paused_tasks", "HSET"), ("tenants", "HSET")):
+            for noun in ("limit_rules", "paused_tasks", "tenants"):
                 for pairs in self._scan(0, noun):
-                    self._add(index, add, noun, _pauses(pairs) if noun == "tenants" else pairs)
+                    self._add(index, "HSET", noun, _pauses(pairs) if noun == "tenants" else pairs)
             for pairs in self._scan(0, "paused"):
                 # The queue is named by a key of its shard.
-                self._add(index, "HSET", "paused", [self._here(part, index) for part in pairs])
-            ends = self._shard(0).execute("ZRANGE", self._shard(0).keys("pause_ends"), 0, -1, "WITHSCORES")
-            self._add(
-                index, "ZADD", "pause_ends", [part for at in range(0, len(ends), 2) for part in ends[at : at + 2][::-1]]
-            )
+                self._add(index, "HSET", "paused", [(self._here(name, index), value) for name, value in pairs])
+            for pairs in self._scan(0, "pause_ends", command="ZSCAN"):
+                self._add(index, "ZADD", "pause_ends", [(end, name) for name, end in pairs])
 
     def count(self) -> dict[int, Counter[str]]:
-        """Count what is left of older numbers of shards in each shard: kind of thing -> how many. O(n), in slices."""
+        """Count what is left of older numbers of shards in each shard: kind of thing -> how many. O(n), in batches."""
         left = {index: self._count(index) for index in range(self.layout.served)}
         for index, found in left.items():
             found["recurring schedule"] = sum(
-                self.layout.home(id) != index for pairs in self._scan(index, "schedules") for id in pairs[::2]
+                self.layout.home(id) != index for pairs in self._scan(index, "schedules") for id, _ in pairs
             ) + int(self._shard(index).execute("HLEN", self._shard(index).keys("leaving_schedules")))
         for index in range(self.layout.shards, self.layout.served if not self.layout.coming else 0):
             # It will be dropped: nothing may be in it.
@@ -69,9 +65,9 @@ class Growth:
         return {index: +found for index, found in left.items()}
 
     def routings(self, index: int) -> Iterator[list[bytes]]:
-        """Yield the routing values of each job of a shard that has some. O(n), in slices."""
+        """Yield the routing values of each job of a shard that has some. O(n), in batches."""
         for pairs in self._scan(index, "job_extras"):
-            yield from (values for record in pairs[1::2] if (values := routings_of(ExtrasRecord.unpack(record))[1]))
+            yield from (values for _, record in pairs if (values := routings_of(ExtrasRecord.unpack(record))[1]))
 
     def held(self, index: int) -> dict[str, int]:
         """Return what a shard holds: kind of thing -> how many. One round trip."""
@@ -115,26 +111,21 @@ class Growth:
                 return True
         raise StoreUnavailable(f"others changed the layout {TRIES} times meanwhile")
 
-    def _scan(self, index: int, noun: str) -> Iterator[list[bytes]]:
-        shard, cursor = self._shard(index), 0
-        while True:
-            end, found = shard.execute("HSCAN", shard.keys(noun), cursor, "COUNT", _SLICE)
-            yield found
-            if not (cursor := int(end)):
-                return
-
-    def _add(self, index: int, command: str, noun: str, parts: list[bytes]) -> None:
+    def _scan(self, index: int, noun: str, *, command: str = "HSCAN") -> Iterator[list[tuple[bytes, bytes]]]:
         shard = self._shard(index)
-        if parts:
-            head: list[Part] = [command, shard.keys(noun)]
-            shard.execute(*head, *parts)
+        return shard.scan(shard.keys(noun), command=command)
 
-    def _here(self, part: bytes, index: int) -> bytes:
+    def _add(self, index: int, command: str, noun: str, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        shard = self._shard(index)
+        if pairs:
+            shard.execute(command, shard.keys(noun), *chain.from_iterable(pairs))
+
+    def _here(self, key: bytes, index: int) -> bytes:
+        """Return the key of the same queue in another shard than 0."""
         before, here = (self._shard(each).keys("ready:").encode() for each in (0, index))
-        return here + part[len(before) :] if part.startswith(before) else part
+        return here + key[len(before) :] if key.startswith(before) else key
 
 
-def _pauses(pairs: list[bytes]) -> list[bytes]:
+def _pauses(pairs: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return those entries of `tenants` that are pauses; the others are the turns of a shard."""
-    kept = (pairs[at : at + 2] for at in range(0, len(pairs), 2))
-    return [part for name, value in kept if len(name) == _TENANT and b"\xff" in value for part in (name, value)]
+    return [(name, value) for name, value in pairs if len(name) == _TENANT and b"\xff" in value]

@@ -12,10 +12,11 @@ from django_delayq.store.shard import Shard
 
 _COUNT_LINGERING = Script("count_lingering")
 #: Entries in one round trip.
-_SLICE = 500
+_BATCH = 500
 #: What stands before a slot in `limit_jobs`, and before a time until which nobody begins in `limit_times`.
 _SLOT, _BACK_OFF = b"\2", b"\1"
-_BEFORE_WINDOW = b"\0"
+#: What stands before the digest of a throttled key in `lingering`, and the bytes of both.
+_BEFORE_WINDOW, _WINDOW_SIZE = b"\0", 17
 
 
 class Lingering:
@@ -29,7 +30,7 @@ class Lingering:
         return int(self._shard.run(_COUNT_LINGERING, [step, number, *more]))
 
     def count(self) -> Counter[str] | None:
-        """Count what is left here: kind of thing -> how many; None if somebody else counts. O(n), in slices of 500.
+        """Count what is left here: kind of thing -> how many; None if somebody else counts. O(n), in batches of 500.
 
         Values of which nothing is left are free from then on. Raises `OtherLayout`.
         """
@@ -52,13 +53,14 @@ class Lingering:
         return int.from_bytes(stored[16:24])
 
     def _found(self, layout: Layout, is_first: bool) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
-        """Yield what is left, in slices: its kind, and the fields and values to add.
+        """Yield what is left, in batches: its kind, and the fields and values to add.
 
         "" is what belongs here again: it is not left, but may have been here before it belonged to another shard.
         """
-        for records in self._scan("HSCAN", "job_extras"):
+        keys = self._shard.keys
+        for jobs in self._shard.scan(keys("job_extras"), batch=_BATCH):
             by_kind = dict[str, list[bytes]]()
-            for record in records[1::2]:
+            for _, record in jobs:
                 kind, values = routings_of(ExtrasRecord.unpack(record))
                 by_kind.setdefault(f"job with a {kind}", []).extend(values)
             for kind, found in by_kind.items():
@@ -67,8 +69,8 @@ class Lingering:
             yield from self._elsewhere("slot", _limits(entry[1:13] for entry in entries), layout)
         for entries in self._times():
             yield from self._elsewhere("rate of a limit", _limits(entry[-12:] for entry in entries), layout)
-        for pairs in self._scan("ZSCAN", "throttle_ends") if is_first else ():
-            windows = zip(pairs[::2], pairs[1::2], strict=True)
+        ends = self._shard.scan(keys("throttle_ends"), command="ZSCAN", batch=_BATCH)
+        for windows in ends if is_first else ():
             # Counted when it is forgotten.
             yield "throttled key", [(_BEFORE_WINDOW + digest, int(float(end))) for digest, end in windows]
 
@@ -85,7 +87,7 @@ class Lingering:
 
     def _slots(self) -> Iterator[list[bytes]]:
         key, first = self._shard.keys("limit_jobs"), b"[" + _SLOT
-        while entries := self._shard.execute("ZRANGE", key, first, b"+", "BYLEX", "LIMIT", 0, _SLICE):
+        while entries := self._shard.execute("ZRANGE", key, first, b"+", "BYLEX", "LIMIT", 0, _BATCH):
             yield entries
             first = b"(" + entries[-1]
 
@@ -96,29 +98,19 @@ class Lingering:
         now_us = self._shard.now_us(time)
         # From the latest on: those that pass meanwhile do not shift the others.
         while entries := self._shard.execute(
-            "ZRANGE", key, "+inf", f"({now_us}", "BYSCORE", "REV", "LIMIT", start, _SLICE
+            "ZRANGE", key, "+inf", f"({now_us}", "BYSCORE", "REV", "LIMIT", start, _BATCH
         ):
             yield entries
             start += len(entries)
-
-    def _scan(self, command: str, noun: str) -> Iterator[list[bytes]]:
-        cursor: bytes | int = 0
-        while True:
-            cursor, found = self._shard.execute(command, self._shard.keys(noun), cursor, "COUNT", _SLICE)
-            if found:
-                yield found
-            if not int(cursor):
-                return
 
     def _forget(self, number: int) -> int:
         """Give the memory of free values back; return how many windows of throttled keys are still open."""
         [time], open_windows = self._shard.execute_all([["TIME"]]), 0
         now_us = self._shard.now_us(time)
-        for pairs in self._scan("HSCAN", "lingering"):
-            fields = pairs[::2]
-            is_window = [len(each) == 17 and each[:1] == _BEFORE_WINDOW for each in fields]
-            open_windows += sum(w and int(end) > now_us for w, end in zip(is_window, pairs[1::2], strict=True))
-            self.count_lingering("forget", number, *(each for each in fields if each))
+        for found in self._shard.scan(self._shard.keys("lingering"), batch=_BATCH):
+            ends = [end for name, end in found if len(name) == _WINDOW_SIZE and name[:1] == _BEFORE_WINDOW]
+            open_windows += sum(int(end) > now_us for end in ends)
+            self.count_lingering("forget", number, *(name for name, _ in found if name))
         return open_windows
 
 

@@ -1,6 +1,6 @@
 """Schedule moves: recurring schedules go to the shard of their name, after the number of shards has changed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from django_delayq.store.client.script import Script
 from django_delayq.store.nodes.resp import Part
@@ -10,8 +10,6 @@ from django_delayq.store.records import ExtrasRecord, ScheduleRecord
 from django_delayq.store.shard import Shard
 
 _HAND_OVER, _TAKE_OVER = Script("hand_over_schedule"), Script("take_over_schedule")
-#: Entries in one round trip.
-_SLICE = 500
 
 
 class ScheduleMoves:
@@ -43,8 +41,8 @@ class ScheduleMoves:
         left, layout = 0, self._shard.layout
         self.complete()
         waiting = self._jobs()
-        for pairs in self._scan("schedules"):
-            for id, stored in zip(pairs[::2], pairs[1::2], strict=True):
+        for pairs in self._shard.scan(self._shard.keys("schedules")):
+            for id, stored in pairs:
                 record = ScheduleRecord.unpack(stored)
                 if record is None or layout.home(id) == self._shard.index:
                     continue
@@ -82,16 +80,8 @@ class ScheduleMoves:
     def _jobs(self) -> dict[bytes, set[bytes]]:
         """Return the ids of the jobs of each schedule that have not ended."""
         found = dict[bytes, set[bytes]]()
-        for pairs in self._scan("job_extras"):
-            for raw_id, record in zip(pairs[::2], pairs[1::2], strict=True):
+        for pairs in self._shard.scan(self._shard.keys("job_extras")):
+            for raw_id, record in pairs:
                 if schedule := ExtrasRecord.unpack(record).schedule:
                     found.setdefault(schedule, set()).add(raw_id)
         return found
-
-    def _scan(self, noun: str) -> Iterator[list[bytes]]:
-        cursor: bytes | int = 0
-        while True:
-            cursor, found = self._shard.execute("HSCAN", self._shard.keys(noun), cursor, "COUNT", _SLICE)
-            yield found
-            if not int(cursor):
-                return

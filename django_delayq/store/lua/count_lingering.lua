@@ -1,5 +1,5 @@
 -- Count_lingering: a step of a count of the routing values that have something here although they belong to another shard.
---   Its caller begins it, reads the jobs in slices and adds what it finds, and ends it: values that it did not find are
+--   Its caller begins it, reads the jobs in batches and adds what it finds, and ends it: values that it did not find are
 --   free from then on. See _layout.lua.
 -- KEYS: lingering, shards.
 -- ARGV: now, and: 'begin', number of the layout that the caller knows; or 'add', number of the count, and pairs of a field

@@ -308,16 +308,7 @@ class ConsistencyCheck:
         return [key for queue in numbers for key in self._shard.keys.named(queue).values()], rows
 
     def _scan(self, command: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:
-        """Yield the entries of a key; an entry that exists during the whole scan comes at least once."""
-        cursor = b"0"
-        while True:
-            cursor, found = self._shard.execute(command, key, cursor, "COUNT", self._batch)
-            rows = list(zip(found[::2], found[1::2], strict=True))
-            # Redis returns a small key as a whole, whatever COUNT is.
-            for at in range(0, len(rows), self._batch):
-                yield rows[at : at + self._batch]
-            if cursor == b"0":
-                return
+        return self._shard.scan(key, command=command, batch=self._batch)
 
 
 def _next_of(schedule: StoredSchedule | None, now_us: int) -> tuple[int, int, int]:
