@@ -16,7 +16,7 @@ _FIRST = re.compile(r"[1-9][0-9]{0,3}")
 _TEXT = re.compile(r"(?P<number>[0-9]{1,15}) (?P<chain>[0-9]+(?:@[0-9]+)?(?:,[0-9]+(?:@[0-9]+)?)*)(?P<more>(?: \S+)*)")
 
 
-class Spread(NamedTuple):
+class ShardCount(NamedTuple):
     """A number of shards, and the number of the layout that had it first."""
 
     shards: int
@@ -46,7 +46,7 @@ class Layout:
 
     number: int
     #: The numbers of shards, the oldest first. Something may be left of each but the last, which is for new jobs.
-    chain: tuple[Spread, ...]
+    chain: tuple[ShardCount, ...]
     #: How many shards there will be: processes serve them, but they get no jobs yet. 0: no more than now.
     coming: int = 0
     #: Former numbers that a command changed: a process with such a SHARDS was started before, and follows the layout.
@@ -73,7 +73,7 @@ class Layout:
     @classmethod
     def of(cls, shards: int, *, number: int = 0) -> Self:
         """Return the layout of a number of shards, of which nothing else is known."""
-        return cls(number, (Spread(shards),))
+        return cls(number, (ShardCount(shards),))
 
     @classmethod
     def read(cls, stored: bytes | str | None) -> Self | None:
@@ -84,7 +84,7 @@ class Layout:
         found = _TEXT.fullmatch(text)
         if found is None:
             return None
-        chain = tuple(Spread(*map(int, each.split("@"))) for each in found["chain"].split(","))
+        chain = tuple(ShardCount(*map(int, each.split("@"))) for each in found["chain"].split(","))
         words = dict.fromkeys(found["more"].split(), "")
         options = {name: value for name, _, value in (word.partition("=") for word in words)}
         try:
@@ -105,6 +105,11 @@ class Layout:
         more = [f"coming={self.coming}"] if self.coming else []
         more += [f"past={','.join(map(str, sorted(self.past)))}"] if self.past else []
         return " ".join([str(self.number), chain, *more, *(["moves"] if self.moves_schedules else [])])
+
+    @property
+    def older(self) -> list[int]:
+        """The older numbers of shards of which something may be left, the oldest first."""
+        return [each.shards for each in self.chain[:-1]]
 
     @property
     def has_changed(self) -> bool:
@@ -138,7 +143,7 @@ class Layout:
         return replace(
             self,
             number=number,
-            chain=(*self.chain, Spread(shards, number)),
+            chain=(*self.chain, ShardCount(shards, number)),
             coming=0,
             past=(self.past | {self.shards}) - {shards},
             moves_schedules=True,

@@ -299,7 +299,7 @@ class Store:
             layouts.read(job.shard if job.shard < self.shard_count else 0)
         if not layouts.is_checked and (self._known.layout.served > 1 or is_routed(job)):
             self.check_shards()
-        return places_of(job, self.layout)[0][0].shard if layouts.has_changed else job.shard
+        return places_of(job, self.layout)[0][0].shard if layouts.has_followed else job.shard
 
     def at_place(self, routing: bytes, call: Callable[..., T | None]) -> tuple[int, T]:
         """Make a call in the shard that has something of a routing value; return the shard and the reply.

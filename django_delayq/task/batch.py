@@ -53,7 +53,7 @@ class Batch:
         # Read once: another thread may follow a later layout at any time. Before what says whether it has changed.
         layout = store.layout
         self._layout, left = layout.number, list[bytes]()
-        if store.layouts.has_changed:
+        if store.layouts.has_followed:
             is_right = not asked or asked_in == layout.number
             for number, handle in enumerate(handles):
                 place, routing = _place(self._drafts[number], layout, asked)

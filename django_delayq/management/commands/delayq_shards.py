@@ -192,7 +192,7 @@ def _layout_lines(store: Store, left: Mapping[int, Counter[str]]) -> Iterator[st
     layout = store.layout
     yield f"Layout {layout.number}: new jobs are spread over {layout.shards} shards."
     if not layout.is_settled:
-        older = ", ".join(str(each.shards) for each in layout.chain[:-1])
+        older = ", ".join(map(str, layout.older))
         yield f"Before there were {older}. " + (
             "Of that this is left:" if left else "Nothing is left of that: run delayq_shards --finish."
         )

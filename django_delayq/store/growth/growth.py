@@ -41,7 +41,7 @@ class Growth:
     def copy_rules(self) -> None:
         """Copy the rules of the limits and all pauses from shard 0 to the shards that had no jobs before."""
         layout = self.layout
-        old = layout.shards if layout.is_settled else layout.chain[-2].shards
+        old = layout.shards if layout.is_settled else layout.older[-1]
         for index in range(old, layout.served):
             for noun in ("limit_rules", "paused_tasks", "tenants"):
                 for pairs in self._scan(0, noun):

@@ -32,44 +32,45 @@ class Layouts:
         self._warned = False
         #: SHARDS was compared with the stored layout, or follows it.
         self.is_checked = False
-        #: Jobs that this process made before may have shards of another layout.
-        self.has_changed = False
-        #: time.monotonic() after which a producer, or a reader of all shards, looks for a later layout.
+        #: This process has followed a layout with other shards: jobs made before may have shards of the former layout.
+        self.has_followed = False
+        #: time.monotonic() after which a producer looks for a later layout.
         self.learn_at = monotonic() + LEARN_EVERY
-        self._read_at = 0.0
+        #: The same for `learn()`, which looks at its first call.
+        self._learn_again_at = 0.0
 
     @property
     def layout(self) -> Layout:
         """The layout that this process knows."""
         return self._known.layout
 
-    def read(self, shard: int = 0) -> Layout | None:
+    def read(self, index: int = 0) -> Layout | None:
         """Return the layout that a shard knows, and follow it if it is later. One round trip.
 
         Shard 0 knows each layout first.
         """
-        place = self._shard(shard)
-        found = Layout.read(place.execute("GET", place.keys("shards")))
-        self.learn_at = self._read_at = monotonic() + LEARN_EVERY
+        shard = self._shard(index)
+        found = Layout.read(shard.execute("GET", shard.keys("shards")))
+        self.learn_at = self._learn_again_at = monotonic() + LEARN_EVERY
         if found is not None:
             self.adopt(found)
         return found
 
     def learn(self) -> None:
         """Look for a later layout, if nobody has for some seconds. A server that does not answer changes nothing."""
-        if monotonic() >= self._read_at:
-            self._read_at = monotonic() + LEARN_EVERY
+        if monotonic() >= self._learn_again_at:
+            self._learn_again_at = monotonic() + LEARN_EVERY
             with suppress(StoreUnavailable):
                 self.read()
 
     def adopt(self, layout: Layout) -> None:
-        """Follow a layout, if it is later than the one that is known."""
+        """Use a layout from now on, if it is later than the one that is known."""
         with self._lock:
             before = self._known.layout
             if layout.number <= before.number:
                 return
             # First: whoever sees the later layout must see that jobs may have shards of another one.
-            self.has_changed = self.has_changed or (layout.chain, layout.served) != (before.chain, before.served)
+            self.has_followed = self.has_followed or (layout.chain, layout.served) != (before.chain, before.served)
             self._known.layout = layout
 
     def store(self, layout: Layout) -> bool:
@@ -83,23 +84,22 @@ class Layouts:
         self.adopt(stored)
         if stored != layout:
             return False
-        for shard in range(1, max(layout.served, *layout.past, 1)):
+        for index in range(1, max(layout.served, *layout.past, 1)):
             with suppress(StoreError):
-                self.set_layout(layout, shard)
+                self.set_layout(layout, index)
         return True
 
-    def follow(self, error: OtherLayout, shard: int) -> None:
+    def follow(self, error: OtherLayout, index: int) -> None:
         """Follow the layout that a shard knows, or let it know the one that this process knows."""
         stored = Layout.read(error.stored)
         if stored is not None and stored.number > self.layout.number:
             self.adopt(stored)
         else:
-            self.adopt(self.set_layout(self.layout, shard))
+            self.adopt(self.set_layout(self.layout, index))
 
-    def set_layout(self, layout: Layout, shard: int) -> Layout:
+    def set_layout(self, layout: Layout, index: int) -> Layout:
         """Store a layout in a shard, unless that knows a later one; return the one that it knows. One round trip."""
-        place = self._shard(shard)
-        return Layout.read(place.run(_SET_LAYOUT, [layout.number, layout.text])) or layout
+        return Layout.read(self._shard(index).run(_SET_LAYOUT, [layout.number, layout.text])) or layout
 
     def check(self, *, force: bool = False) -> None:
         """Compare SHARDS with the stored layout. One round trip, mostly. See `Store.check_shards()`."""

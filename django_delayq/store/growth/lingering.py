@@ -13,8 +13,8 @@ from django_delayq.store.shard import Shard
 _COUNT_LINGERING = Script("count_lingering")
 #: Entries in one round trip.
 _BATCH = 500
-#: What stands before a slot in `limit_jobs`, and before a time until which nobody begins in `limit_times`.
-_SLOT, _BACK_OFF = b"\2", b"\1"
+#: What stands before a slot in `limit_jobs`.
+_SLOT = b"\2"
 #: What stands before the digest of a throttled key in `lingering`, and the bytes of both.
 _BEFORE_WINDOW, _WINDOW_SIZE = b"\0", 17
 
@@ -64,19 +64,20 @@ class Lingering:
                 kind, values = routings_of(ExtrasRecord.unpack(record))
                 by_kind.setdefault(f"job with a {kind}", []).extend(values)
             for kind, found in by_kind.items():
-                yield from self._elsewhere(kind, found, layout)
+                yield from self._to_add(kind, found, layout)
         for entries in self._slots():
-            yield from self._elsewhere("slot", _limits(entry[1:13] for entry in entries), layout)
+            yield from self._to_add("slot", _limits(entry[1:13] for entry in entries), layout)
         for entries in self._times():
-            yield from self._elsewhere("rate of a limit", _limits(entry[-12:] for entry in entries), layout)
+            yield from self._to_add("rate of a limit", _limits(entry[-12:] for entry in entries), layout)
         ends = self._shard.scan(keys("throttle_ends"), command="ZSCAN", batch=_BATCH)
         for windows in ends if is_first else ():
             # Counted when it is forgotten.
             yield "throttled key", [(_BEFORE_WINDOW + digest, int(float(end))) for digest, end in windows]
 
-    def _elsewhere(
+    def _to_add(
         self, kind: str, values: Iterable[bytes], layout: Layout
     ) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
+        """Yield those of these values that a count adds, as `_found()` does: not those that always belonged here."""
         by_kind = dict[str, list[tuple[bytes, Part]]]()
         for value in set(values):
             if layout.home(value) != self._shard.index:
@@ -94,8 +95,7 @@ class Lingering:
     def _times(self) -> Iterator[list[bytes]]:
         """Yield the limits whose time is ahead, so that the next job waits, or their burst is not whole."""
         key, start = self._shard.keys("limit_times"), 0
-        [time] = self._shard.execute_all([["TIME"]])
-        now_us = self._shard.now_us(time)
+        now_us = self._now_us()
         # From the latest on: those that pass meanwhile do not shift the others.
         while entries := self._shard.execute(
             "ZRANGE", key, "+inf", f"({now_us}", "BYSCORE", "REV", "LIMIT", start, _BATCH
@@ -105,13 +105,15 @@ class Lingering:
 
     def _forget(self, number: int) -> int:
         """Give the memory of free values back; return how many windows of throttled keys are still open."""
-        [time], open_windows = self._shard.execute_all([["TIME"]]), 0
-        now_us = self._shard.now_us(time)
+        now_us, open_windows = self._now_us(), 0
         for found in self._shard.scan(self._shard.keys("lingering"), batch=_BATCH):
             ends = [end for name, end in found if len(name) == _WINDOW_SIZE and name[:1] == _BEFORE_WINDOW]
             open_windows += sum(int(end) > now_us for end in ends)
             self.count_lingering("forget", number, *(name for name, _ in found if name))
         return open_windows
+
+    def _now_us(self) -> int:
+        return self._shard.now_us(self._shard.execute("TIME"))
 
 
 def _limits(digests: Iterable[bytes]) -> Iterator[bytes]:
