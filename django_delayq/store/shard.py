@@ -9,7 +9,7 @@ from redis.exceptions import NoScriptError
 from django_delayq.clock import SECOND_US, Clock
 from django_delayq.conf.config import Config
 from django_delayq.exceptions import OtherLayout
-from django_delayq.job.layout import Layout
+from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.encryption import RESULT, Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
@@ -26,6 +26,8 @@ from django_delayq.store.routing.route import Route
 T = TypeVar("T")
 
 _NOTIFY = Script("notify")
+#: How many times a call follows a layout that changes meanwhile.
+TRIES = 10
 
 
 class KnownLayout:
@@ -34,7 +36,25 @@ class KnownLayout:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         #: Follows the layout that a shard knows, or lets it know this one. `Layouts` sets it.
-        self.follow: Callable[[OtherLayout, int], None] = lambda error, shard: None
+        self.follow: Callable[[OtherLayout, int], None] = lambda error, index: None
+
+    def at_place(self, routing: bytes, call: Callable[[Place, Layout], T | None]) -> T | None:
+        """Make a call in the shards that may have something of a routing value, in their order, until one replies.
+
+        `call` returns None if nothing of the value is left there. After its `OtherLayout` the places of the later
+        layout are asked. Returns None if the layout changes ten times meanwhile.
+        """
+        for _ in range(TRIES):
+            layout = self.layout
+            for place in layout.places(routing):
+                try:
+                    reply = call(place, layout)
+                except OtherLayout as error:
+                    self.follow(error, place.shard)
+                    break
+                if reply is not None:
+                    return reply
+        return None
 
 
 class Shard:
@@ -73,6 +93,10 @@ class Shard:
     def follow(self, error: OtherLayout) -> None:
         """Follow the layout that this shard knows, or let it know a later one, after it refused a call."""
         self._known.follow(error, self.index)
+
+    def at_place(self, routing: bytes, call: Callable[[Place, Layout], T | None]) -> T | None:
+        """Make a call in the shard that has something of a routing value. See `KnownLayout.at_place()`."""
+        return self._known.at_place(routing, call)
 
     def run(
         self,

@@ -12,7 +12,7 @@ from django_delayq import runtime
 from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
-from django_delayq.exceptions import OtherLayout, StoreUnavailable
+from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
 from django_delayq.job.layout import Layout, Place
@@ -20,7 +20,7 @@ from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue, is_routed
-from django_delayq.store.growth.layouts import TRIES, Layouts
+from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.schedule_places import SchedulePlaces
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
@@ -36,7 +36,7 @@ from django_delayq.store.routing.topology import Topology
 from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.store.servers.server_check import ServerCheck, check_servers
-from django_delayq.store.shard import KnownLayout, Shard
+from django_delayq.store.shard import TRIES, KnownLayout, Shard
 from django_delayq.store.slots import hash_tag, slot_of
 
 T = TypeVar("T")
@@ -309,17 +309,15 @@ class Store:
         """
         self.layouts.learn()
         self.check_shards_once()
-        for _ in range(TRIES):
-            layout = self.layout
-            for place in layout.places(routing):
-                try:
-                    reply = call(place.shard, left=place.left_here(routing), layout=layout.number)
-                except OtherLayout as error:
-                    self.layouts.follow(error, place.shard)
-                    break
-                if reply is not None:
-                    return place.shard, reply
-        raise StoreUnavailable(f"the number of shards changed {TRIES} times meanwhile", maybe_accepted=False)
+
+        def call_at(place: Place, layout: Layout) -> tuple[int, T] | None:
+            reply = call(place.shard, left=place.left_here(routing), layout=layout.number)
+            return None if reply is None else (place.shard, reply)
+
+        found = self._known.at_place(routing, call_at)
+        if found is None:
+            raise StoreUnavailable(f"the number of shards changed {TRIES} times meanwhile", maybe_accepted=False)
+        return found
 
 
 def places_of(job: Job, layout: Layout) -> tuple[list[Place], bytes]:

@@ -14,7 +14,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.layout import Layout, Place
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.signals import announce, has_listener, job_enqueued
-from django_delayq.store.growth.layouts import TRIES
+from django_delayq.store.shard import TRIES
 from django_delayq.store.store import Store, places_of
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle

@@ -7,11 +7,11 @@ from itertools import chain
 from django_delayq.exceptions import OtherLayout, StoreUnavailable
 from django_delayq.job.layout import Layout
 from django_delayq.store.digests import routings_of
-from django_delayq.store.growth.layouts import TRIES, Layouts
+from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.growth.schedule_moves import ScheduleMoves
 from django_delayq.store.records import ExtrasRecord
-from django_delayq.store.shard import Shard
+from django_delayq.store.shard import TRIES, Shard
 
 #: Bytes of a tenant's entry in `tenants` that has its pause: hash of the queue and digest.
 _TENANT = 14

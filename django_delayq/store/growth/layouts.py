@@ -15,8 +15,6 @@ from django_delayq.store.shard import KnownLayout, Shard
 _SET_LAYOUT = Script("set_layout")
 #: Seconds after which a process that enqueues or shows jobs looks for a later layout.
 LEARN_EVERY = 15.0
-#: How many times a call follows a layout that changes meanwhile.
-TRIES = 10
 #: What a shard may hold that a changed number of shards would separate from its name.
 _NOUNS = ("unique_keys", "jobs", "dead_bodies", "schedules")
 

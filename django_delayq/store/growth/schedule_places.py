@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from django_delayq.exceptions import OtherLayout, StoreUnavailable
-from django_delayq.store.growth.layouts import TRIES, Layouts
+from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.schedule_moves import ScheduleMoves
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules
-from django_delayq.store.shard import Shard
+from django_delayq.store.shard import TRIES, Shard
 
 
 class SchedulePlaces:

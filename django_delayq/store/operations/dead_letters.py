@@ -7,6 +7,7 @@ from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature, KeyHeld, OtherLayout
 from django_delayq.job.body.codec import Head, decode, decode_head, encode, encrypt, with_due
 from django_delayq.job.job import Flag, Job
+from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import routings_of
@@ -29,8 +30,6 @@ from django_delayq.store.shard import Shard
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
 #: Arguments of `requeue` for a job whose body stays.
 _UNCHANGED: list[Part] = [b"", b"", b""]
-#: How many times a call follows a layout that changes meanwhile.
-_TRIES = 10
 _HELD = "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
 
 
@@ -104,10 +103,7 @@ class DeadLetters:
                 effects = [again[sent.index(n)] if n in sent else effect for n, effect in enumerate(effects)]
                 continue
             for number, (word, due_us) in zip(sent, pairs(replies), strict=True):
-                if word == b"REQUEUED":
-                    effects[number] = Effect(done=True, due_us=due_us)
-                elif word == b"HELD":
-                    effects[number] = Effect(done=False, error=KeyHeld(_HELD))
+                effects[number] = _effect(word, due_us)
         return effects
 
     def end_spread(self, spread: Spread) -> None:
@@ -143,39 +139,25 @@ class DeadLetters:
         _, member, body = changed
         letter_args: list[Part] = [member or head.member(job.raw_id), job.due, body or letter.body, record]
         letter_args += [letter.extras, job.died_us]
-        for _ in range(_TRIES):
-            layout = self._shard.layout
-            for place in layout.places(routing):
-                sibling = self._shard.sibling(place.shard)
-                left = place.left_here(routing)
-                try:
-                    if sibling.index == self._shard.index:
-                        args = [1, job.raw_id, job.died_us, job.due, record, *changed, left]
-                        keys = self._shard.keys.of_queue(head.queue)
-                        [(word, due_us)] = pairs(
-                            self._shard.run(_REQUEUE, [self._head_start_ms, layout.number or "", *args], more_keys=keys)
-                        )
-                    else:
-                        word, due_us = Revival(sibling).revive(
-                            queue=head.queue,
-                            args=letter_args,
-                            left=left,
-                            layout=layout.number,
-                        )
-                except OtherLayout as error:
-                    sibling.follow(error)
-                    break
-                if word == b"HELD":
-                    return Effect(done=False, error=KeyHeld(_HELD))
-                if word == b"REQUEUED":
-                    is_done = sibling.index == self._shard.index or self.discard([job])[0].done
-                    return Effect(done=is_done, due_us=due_us, shard=place.shard)
-                if word == b"GONE":
-                    if sibling.index != self._shard.index:
-                        # A retry that was killed in the middle brought it there, and it has ended since.
-                        self.discard([job])
-                    return SKIPPED
-        return SKIPPED
+
+        def requeue_at(place: Place, layout: Layout) -> Effect | None:
+            sibling, left = self._shard.sibling(place.shard), place.left_here(routing)
+            if sibling.index == self._shard.index:
+                args = [1, job.raw_id, job.died_us, job.due, record, *changed, left]
+                keys = self._shard.keys.of_queue(head.queue)
+                replies = self._shard.run(_REQUEUE, [self._head_start_ms, layout.number or "", *args], more_keys=keys)
+                [(word, due_us)] = pairs(replies)
+                return None if word == b"GO_ON" else _effect(word, due_us)
+            revival = Revival(sibling)
+            word, due_us = revival.revive(queue=head.queue, args=letter_args, left=left, layout=layout.number)
+            if word == b"REQUEUED":
+                return Effect(done=self.discard([job])[0].done, due_us=due_us, shard=place.shard)
+            if word == b"GONE":
+                # A retry that was killed in the middle brought it there, and it has ended since.
+                self.discard([job])
+            return None if word == b"GO_ON" else _effect(word, due_us)
+
+        return self._shard.at_place(routing, requeue_at) or SKIPPED
 
     def _changed(self, raw_id: bytes, body: bytes, change: Callable[[Job], Job] | None, *, due_us: int) -> list[Part]:
         """Return the body that was read, and member and body of the changed job, whose expiry follows its due time."""
@@ -193,3 +175,10 @@ class DeadLetters:
         job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
         new = encrypt(with_due(new, due_us, revived=True), raw_id=raw_id, cipher=self._cipher)
         return [body, job.member, self._signer.sign(raw_id, new)]
+
+
+def _effect(word: bytes, due_us: int) -> Effect:
+    """Return what a reply of `requeue` says about one dead letter, but for GO_ON."""
+    if word == b"HELD":
+        return Effect(done=False, error=KeyHeld(_HELD))
+    return Effect(done=True, due_us=due_us) if word == b"REQUEUED" else SKIPPED
