@@ -10,11 +10,12 @@ from django_delayq.clock import LATEST_US, SECOND_US, estimated_us
 from django_delayq.exceptions import StoreError, StoreUnavailable, TenantFull
 from django_delayq.job.body.codec import encrypt, read_queue, with_due
 from django_delayq.job.job import DEFAULT_QUEUE, Job
+from django_delayq.job.layout import Layout, Place
 from django_delayq.job.unsent import Debounce, Throttle, UnsentJob
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
-from django_delayq.store.digests import key_digest, limit_digest, schedule_id, tenant_digest
+from django_delayq.store.digests import key_digest, limit_digest, routing_of, schedule_id, tenant_digest
 from django_delayq.store.nodes.resp import Part
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
@@ -42,8 +43,8 @@ class EnqueueResult:
     replaced: frozenset[int] = frozenset()
     #: Position in the batch -> the job as it was stored, if a later one with the same key gave it its arguments.
     stored: dict[int, Job] = field(default_factory=dict)
-    #: Positions of the jobs that belong to another shard, and of whose routing values nothing is left in this one.
-    elsewhere: frozenset[int] = frozenset()
+    #: Positions of the jobs to send on: they belong to another shard, and nothing of their routing values is left here.
+    to_send_on: frozenset[int] = frozenset()
 
 
 class Holder(NamedTuple):
@@ -211,9 +212,9 @@ class EnqueueCall:
         Raises `JobRefused`, and `StoreError`s whose `maybe_accepted` says whether the jobs may be stored.
         """
         now_us, *held = self._call.result()
-        elsewhere: frozenset[int] = frozenset()
+        to_send_on: frozenset[int] = frozenset()
         if b"" in held:
-            elsewhere = frozenset(number for number, holder in zip(held[::2], held[1::2], strict=True) if not holder)
+            to_send_on = frozenset(number for number, holder in zip(held[::2], held[1::2], strict=True) if not holder)
         return EnqueueResult(
             now_us=now_us,
             due_us=[
@@ -223,7 +224,7 @@ class EnqueueCall:
             held={number: holder[:12] for number, holder in zip(held[::2], held[1::2], strict=True) if holder}
             if held
             else {},
-            elsewhere=elsewhere,
+            to_send_on=to_send_on,
         )
 
     def abandon(self) -> None:
@@ -297,11 +298,11 @@ class ReplaceCall:
 
     def _result(self, now_us: int, words: Sequence[bytes], holders: Sequence[Holder | None]) -> EnqueueResult:
         due_us, replaced = [now_us] * len(self._ids), set[int]()
-        held, stored, elsewhere = dict[int, bytes](), dict[int, Job](), set[int]()
+        held, stored, to_send_on = dict[int, bytes](), dict[int, Job](), set[int]()
         calls = zip(self._unsent, self._each_remaining_us, self._positions, words, holders, strict=True)
         for item, remaining_us, (first, *others), word, holder in calls:
             if word == b"GO_ON":
-                elsewhere.update((first, *others))
+                to_send_on.update((first, *others))
                 continue
             due_us[first] = _due_us(item, remaining_us, now_us)
             raw_id = item.job.raw_id if holder is None or word == b"STORED" else holder.raw_id
@@ -317,13 +318,26 @@ class ReplaceCall:
             held=held,
             replaced=frozenset(replaced),
             stored=stored,
-            elsewhere=frozenset(elsewhere),
+            to_send_on=frozenset(to_send_on),
         )
 
 
 def is_routed(job: Job) -> bool:
     """Return whether a routing value leads to a job's shard. A job of a recurring schedule is with its schedule."""
     return (job.key is not None or job.tenant is not None or bool(job.limits)) and job.occurrence is None
+
+
+def places_of(job: Job, layout: Layout) -> tuple[list[Place], bytes]:
+    """Return the shards that may have to store a new job, in the order in which they are asked; and its routing value.
+
+    b"" is none. Raises ValueError if its limits lead to several shards.
+    """
+    if not is_routed(job):
+        # One of a recurring schedule is in the shard of that.
+        stays = job.shard < layout.shards or job.occurrence is not None
+        return [Place(job.shard if stays else layout.home(job.raw_id))], b""
+    routing = routing_of(job.task, job.key, job.tenant, job.limits if layout.served > 1 else ()) or b""
+    return layout.places(routing), routing
 
 
 def _numbered(queues: Iterable[str]) -> dict[str, int]:

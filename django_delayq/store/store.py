@@ -19,7 +19,7 @@ from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
-from django_delayq.store.enqueue import Enqueue, is_routed
+from django_delayq.store.enqueue import Enqueue, is_routed, places_of
 from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.schedule_places import SchedulePlaces
 from django_delayq.store.operations.operations import Operations
@@ -266,7 +266,7 @@ class Store:
         for shard in self.shard_numbers() if shards is None else shards:
             self.operations(shard).limits.set_limits(self.config.tasks.limits.items())
 
-    def known_shards(self) -> int:
+    def stored_shard_count(self) -> int:
         """Return the number of shards over which the stored jobs are spread; 0 if none is stored."""
         found = self.layouts.read()
         return 0 if found is None else found.shards
@@ -318,19 +318,6 @@ class Store:
         if found is None:
             raise StoreUnavailable(f"the number of shards changed {TRIES} times meanwhile", maybe_accepted=False)
         return found
-
-
-def places_of(job: Job, layout: Layout) -> tuple[list[Place], bytes]:
-    """Return the shards that may have to store a new job, in the order in which they are asked; and its routing value.
-
-    b"" is none. Raises ValueError if its limits lead to several shards.
-    """
-    if not is_routed(job):
-        # One of a recurring schedule is in the shard of that.
-        stays = job.shard < layout.shards or job.occurrence is not None
-        return [Place(job.shard if stays else layout.home(job.raw_id))], b""
-    routing = routing_of(job.task, job.key, job.tenant, job.limits if layout.served > 1 else ()) or b""
-    return layout.places(routing), routing
 
 
 # Reentrant: a signal handler that enqueues may interrupt the first call.

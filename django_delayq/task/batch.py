@@ -14,8 +14,9 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.layout import Layout, Place
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.signals import announce, has_listener, job_enqueued
+from django_delayq.store.enqueue import places_of
 from django_delayq.store.shard import TRIES
-from django_delayq.store.store import Store, places_of
+from django_delayq.store.store import Store
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 
@@ -33,16 +34,16 @@ class Batch:
         handles: list[JobHandle],
         *,
         drafts: Sequence[UnsentJob] | None = None,
-        asked: int = 0,
-        asked_in: int = 0,
+        passed: int = 0,
+        passed_in: int = 0,
         tries: int = TRIES,
     ) -> None:
         """`drafts` are those of the handles, if these have none any more.
 
-        `asked`: in how many of their places nothing is left of their routing values, by the layout `asked_in`.
+        `passed`: how many of their places have nothing left of their routing values, by the layout `passed_in`.
         """
         self.handles = handles
-        self._store, self._shard, self._asked, self._tries = store, shard, asked, tries
+        self._store, self._shard, self._passed, self._tries = store, shard, passed, tries
         #: Whether any byte of it may have been sent.
         self._sent = False
         self._drafts = [handle.draft for handle in handles if handle.draft] if drafts is None else list(drafts)
@@ -54,9 +55,9 @@ class Batch:
         layout = store.layout
         self._layout, left = layout.number, list[bytes]()
         if store.layouts.has_followed:
-            is_right = not asked or asked_in == layout.number
+            is_right = not passed or passed_in == layout.number
             for number, handle in enumerate(handles):
-                place, routing = _place(self._drafts[number], layout, asked)
+                place, routing = _place(self._drafts[number], layout, passed)
                 is_right = is_right and place.shard == shard
                 left.append(place.left_here(routing))
                 self._drafts[number] = _in_shard(self._drafts[number], shard)
@@ -92,33 +93,33 @@ class Batch:
                 raise
             self._store.layouts.follow(error, self._shard)
             # Nothing was stored.
-            self._send_on(range(len(self.handles)), asked=0)
+            self._send_on(range(len(self.handles)), passed=0)
             return
         for number, job in result.stored.items():
             self._drafts[number] = replace(self._drafts[number], job=job)
         kept: Sequence[int] = range(len(self.handles))
-        if result.elsewhere:
-            kept = [number for number in kept if number not in result.elsewhere]
+        if result.to_send_on:
+            kept = [number for number in kept if number not in result.to_send_on]
         for number in kept:
             self.handles[number].mark_sent(result, number)
         self._kept = kept
-        if result.elsewhere:
-            self._send_on(sorted(result.elsewhere), asked=self._asked + 1)
+        if result.to_send_on:
+            self._send_on(sorted(result.to_send_on), passed=self._passed + 1)
 
-    def _send_on(self, numbers: Iterable[int], *, asked: int) -> None:
+    def _send_on(self, numbers: Iterable[int], *, passed: int) -> None:
         """Send jobs that this shard did not store to others, and wait until they are stored."""
         layout, by_shard = self._store.layout, dict[int, list[int]]()
         for number in numbers:
-            by_shard.setdefault(_place(self._drafts[number], layout, asked)[0].shard, []).append(number)
+            by_shard.setdefault(_place(self._drafts[number], layout, passed)[0].shard, []).append(number)
         self._rest = [
             Batch(
                 self._store,
                 shard,
                 [self.handles[number] for number in found],
                 drafts=[self._drafts[number] for number in found],
-                asked=asked,
-                # By the layout for which they were asked: by a later one they would have to be asked again.
-                asked_in=self._layout,
+                passed=passed,
+                # Places of a later layout would have to be asked again.
+                passed_in=self._layout,
                 tries=self._tries - 1,
             )
             for shard, found in by_shard.items()
@@ -185,10 +186,10 @@ class Batch:
                 handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
 
 
-def _place(draft: UnsentJob, layout: Layout, asked: int) -> tuple[Place, bytes]:
-    """Return the place to which a job is sent after so many that were asked, and its routing value."""
+def _place(draft: UnsentJob, layout: Layout, passed: int) -> tuple[Place, bytes]:
+    """Return the place to which a job is sent behind so many others, and its routing value."""
     places, routing = places_of(draft.job, layout)
-    return places[min(asked, len(places) - 1)], routing
+    return places[min(passed, len(places) - 1)], routing
 
 
 def _in_shard(draft: UnsentJob, shard: int) -> UnsentJob:

@@ -412,8 +412,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that was sent on is asked for in the same shard again",
         "task/batch.py",
-        "asked=self._asked + 1)",
-        "asked=self._asked)",
+        "passed=self._passed + 1)",
+        "passed=self._passed)",
     ): (GROWTH,),
     at(
         "a schedule moves while its job runs",

@@ -358,7 +358,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "a repair fails if the stored number of shards is invalid",
         "management/commands/delayq_check.py",
         "    drift: _Groups = {}\n",
-        "    store.known_shards()\n    drift: _Groups = {}\n",
+        "    store.stored_shard_count()\n    drift: _Groups = {}\n",
     ): ("tests/integration/commands/test_delayq_check.py",),
     at("cancelled ids are kept forever", "store/lua/_prelude.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(

@@ -246,7 +246,7 @@ def test_an_undeclared_queue_is_no_target(delayq_settings: Any, redis_url: str) 
     delayq_settings.DELAYQ = {"REDIS": redis_url, "QUEUES": {"mail": {}}}
     with pytest.raises(UnknownQueue, match="did you mean"):
         jobs().move("mial")
-    assert get_store().known_shards() == 0
+    assert get_store().stored_shard_count() == 0
 
 
 def test_spreads_of_two_filters_are_apart(mixed: None, delayq: DelayQ, bounds: Callable[..., None]) -> None:

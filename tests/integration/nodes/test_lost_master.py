@@ -112,4 +112,4 @@ def test_processes_start_serve_the_rest_and_log_the_server(lost: ThreeMasters, p
     # A worker waits five seconds for a reply.
     assert dispatcher.end() == 0
     # The rules of limits, and the number of shards, are stored where a server answers.
-    assert get_store().known_shards() == 6
+    assert get_store().stored_shard_count() == 6

@@ -27,7 +27,7 @@ def test_a_reply_on_an_open_connection_may_take_the_whole_time(
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url, "ENQUEUE_TIMEOUT": 6}
     store, handle = get_store(), noop.enqueue()
-    assert store.known_shards() == 0
+    assert store.stored_shard_count() == 0
     # More than a quarter of the time, and much less than all.
     pause(server, 2_000)
     if act == "enqueue":
@@ -35,7 +35,7 @@ def test_a_reply_on_an_open_connection_may_take_the_whole_time(
     elif act == "cancel":
         assert handle.cancel()
     else:
-        assert store.known_shards() == 0
+        assert store.stored_shard_count() == 0
 
 
 def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> None:
