@@ -30,7 +30,10 @@ class Growing:
         return self._store.layout
 
     def grow(self, shards: int, *, wait: float, force: bool) -> dict[int, Counter[str]]:
-        """Spread what is new over more shards; return what is left in the old ones. Raises CommandError."""
+        """Spread what is new over more shards; return what is left in the old ones. Raises CommandError.
+
+        `wait`: seconds to wait for processes to serve the new shards, and as many again for schedules whose jobs run.
+        """
         layout = self.layout
         if shards < layout.shards:
             text = f"There are {layout.shards} shards; --grow takes a larger number, and --shrink a smaller one."
@@ -65,24 +68,27 @@ class Growing:
         return self.settle(wait=wait)
 
     def settle(self, *, wait: float) -> dict[int, Counter[str]]:
-        """Move recurring schedules, and forget older numbers of shards if nothing is left of them; return what is."""
+        """Move recurring schedules, and forget older numbers of shards if nothing is left of them; return what is.
+
+        `wait`: seconds for which schedules whose jobs run are tried again.
+        """
         layout, until = self.layout, monotonic() + wait
         if layout.is_settled:
             return {}
         # First: as long as a shard is not counted, nothing new goes to another one.
         self._growth.count()
-        moved = self._growth.move_schedules()
-        while moved and monotonic() < until:
+        unmoved = self._growth.move_schedules()
+        while unmoved and monotonic() < until:
             sleep(_LOOK_AGAIN)
-            moved = self._growth.move_schedules()
+            unmoved = self._growth.move_schedules()
         left = self.left()
-        if not left and not moved and self._growth.finish():
+        if not left and not unmoved and self._growth.finish():
             self._say(f"Nothing is left of an older number of shards: there are {self._store.layout.shards} shards.")
         return left
 
     def left(self) -> dict[int, Counter[str]]:
         """Return what is left of older numbers of shards in each shard. O(n), in batches."""
-        return {shard: found for shard, found in self._growth.count().items() if found}
+        return self._growth.count()
 
     def _check_settled(self, layout: Layout) -> None:
         if not layout.is_settled:

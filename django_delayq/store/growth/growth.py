@@ -39,7 +39,10 @@ class Growth:
         self._change(lambda layout: layout if layout.shards == shards else layout.spread_over(shards))
 
     def copy_rules(self) -> None:
-        """Copy the rules of the limits and all pauses from shard 0 to the shards that had no jobs before."""
+        """Copy the rules of the limits and all pauses from shard 0 to the shards that had no jobs before.
+
+        O(n) of them and of the tenants. It adds and replaces, and removes nothing.
+        """
         layout = self.layout
         old = layout.shards if layout.is_settled else layout.older[-1]
         for index in range(old, layout.served):
@@ -53,7 +56,10 @@ class Growth:
                 self._add(index, "ZADD", "pause_ends", [(end, name) for name, end in pairs])
 
     def count(self) -> dict[int, Counter[str]]:
-        """Count what is left of older numbers of shards in each shard: kind of thing -> how many. O(n), in batches."""
+        """Count what is left of older numbers of shards, in each shard that has some: kind of thing -> how many.
+
+        O(n), in batches. Raises `StoreUnavailable` if another process counts.
+        """
         left = {index: self._count(index) for index in range(self.layout.served)}
         for index, found in left.items():
             found["recurring schedule"] = sum(
@@ -62,7 +68,7 @@ class Growth:
         for index in range(self.layout.shards, self.layout.served if not self.layout.coming else 0):
             # It will be dropped: nothing may be in it.
             left[index] = Counter(self.held(index))
-        return {index: +found for index, found in left.items()}
+        return {index: +found for index, found in left.items() if found.total()}
 
     def routings(self, index: int) -> Iterator[list[bytes]]:
         """Yield the routing values of each job of a shard that has some. O(n), in batches."""
@@ -86,10 +92,14 @@ class Growth:
         return left
 
     def finish(self) -> bool:
-        """Forget the older numbers of shards, after `count()` has found that nothing is left of them."""
+        """Forget the older numbers of shards, after `count()` has found that nothing is left of them.
+
+        Returns False if they were forgotten before.
+        """
         return self._change(lambda layout: layout if layout.is_settled else layout.settled())
 
     def _count(self, index: int) -> Counter[str]:
+        """Count what lingers in a shard; follow a layout that it does not know."""
         for _ in range(TRIES):
             try:
                 if (found := Lingering(self._shard(index)).count()) is not None:
@@ -99,7 +109,10 @@ class Growth:
         raise StoreUnavailable(f"another process counts what is left in shard {index}; try again in a minute")
 
     def _change(self, change: Callable[[Layout], Layout]) -> bool:
-        """Store the next layout, unless the change leaves the present one as it is."""
+        """Store the next layout, unless the change leaves the present one as it is; return whether it did not.
+
+        Raises `StoreUnavailable` if others change the layout each time.
+        """
         for _ in range(TRIES):
             self._layouts.read()
             wanted = change(self.layout)

@@ -50,7 +50,7 @@ def commands_in(text: str) -> set[str]:
 
 #: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
 _SHARDS = ("GET", "SET", "HLEN", "STRLEN")
-#: Commands with which a dispatcher counts what is left of an older number of shards.
+#: Commands that count what is left of an older number of shards.
 _COUNT = ("HGET", "HSCAN", "ZRANGE", "ZSCAN")
 #: What changes recurring schedules.
 _SCHEDULES = ("set_schedules", "pause_schedule", "resume_schedule", "delete_schedules")

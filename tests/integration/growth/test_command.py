@@ -15,6 +15,7 @@ from django_delayq import queue
 from django_delayq.job.layout import Layout
 from django_delayq.management import growing
 from django_delayq.management.commands.delayq_shards import even_moves
+from django_delayq.store.digests import key_digest
 from django_delayq.store.growth.growth import Growth
 from django_delayq.store.store import get_store
 from django_delayq.task.finding import get_job
@@ -86,8 +87,6 @@ def test_growing_and_finishing() -> None:
 
 def digest(key: str) -> bytes:
     """Return the digest of a key of the task."""
-    from django_delayq.store.digests import key_digest
-
     return key_digest(noop.name, key, None)
 
 

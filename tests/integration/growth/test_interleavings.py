@@ -58,34 +58,34 @@ def test_no_value_is_ever_in_two_shards(seed: int) -> None:
     growth = Growth(store.layouts, store.producer_shard)
     sizes = sorted(chance.sample(range(3, 12), chance.choice([1, 2, 3])))
     for _ in range(chance.choice([60, 150])):
-        deed = chance.random()
-        if deed < 0.62:
+        action = chance.random()
+        if action < 0.62:
             process, kind, value = chance.choice(processes), chance.choice(KINDS), chance.choice(VALUES)
             unique = chance.choice(["keep", "replace", "reject"]) if "key" in options(kind, value) else "keep"
             with suppress(KeyHeld):
                 live.append((process, process.enqueue(**options(kind, value), unique=unique)))
-        elif deed < 0.82 and live:
+        elif action < 0.82 and live:
             process, handle = live.pop(chance.randrange(len(live)))
             process.call(handle.cancel)
-        elif deed < 0.90:
+        elif action < 0.90:
             processes[chance.randrange(1, 3)] = Process()
-        elif deed < 0.93 and sizes:
+        elif action < 0.93 and sizes:
             most = sizes.pop(0)
             growth.spread_over(most)
-        elif deed < 0.97:
+        elif action < 0.97:
             Lingering(store.producer_shard(chance.randrange(store.shard_count))).count()
-        elif deed < 0.98:
+        elif action < 0.98:
             # A count that does not end, as after a kill.
             store.layouts.read()
             Lingering(store.producer_shard(0)).count_lingering("begin", store.layout.number)
         else:
             left = growth.count()
-            if not any(left.values()) and not growth.move_schedules():
+            if not left and not growth.move_schedules():
                 growth.finish()
         assert not split(store, 12), f"seed {seed}"
     for process, handle in live:
         process.call(handle.cancel)
-    assert not any(growth.count().values())
+    assert not growth.count()
     growth.move_schedules()
     growth.finish()
     assert store.layout.is_settled and store.layout.shards == most
