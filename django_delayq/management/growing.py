@@ -23,9 +23,8 @@ class Growing:
         self._store, self._say = store, say
         self._growth = Growth(store.layouts, store.producer_shard)
 
-    @property
-    def layout(self) -> Layout:
-        """The stored layout. One round trip."""
+    def read_layout(self) -> Layout:
+        """Return the stored layout. One round trip."""
         self._store.layouts.read()
         return self._store.layout
 
@@ -34,7 +33,7 @@ class Growing:
 
         `wait`: seconds to wait for processes to serve the new shards, and as many again for schedules whose jobs run.
         """
-        layout = self.layout
+        layout = self.read_layout()
         if shards < layout.shards:
             text = f"There are {layout.shards} shards; --grow takes a larger number, and --shrink a smaller one."
             raise CommandError(text, returncode=WRONG_OPTIONS)
@@ -57,7 +56,7 @@ class Growing:
 
         Repeated once nothing is left, it drops them.
         """
-        layout = self.layout
+        layout = self.read_layout()
         if shards > layout.shards:
             text = f"There are {layout.shards} shards; --shrink takes a smaller number, and --grow a larger one."
             raise CommandError(text, returncode=WRONG_OPTIONS)
@@ -72,7 +71,7 @@ class Growing:
 
         `wait`: seconds for which schedules whose jobs run are tried again.
         """
-        layout, until = self.layout, monotonic() + wait
+        layout, until = self.read_layout(), monotonic() + wait
         if layout.is_settled:
             return {}
         # First: as long as a shard is not counted, nothing new goes to another one.
@@ -131,7 +130,7 @@ class Growing:
 
     def _absent(self, shards: int) -> Iterator[str]:
         """Yield the processes that serve a shard that has jobs, but not all of the new ones."""
-        lease_us, old = self._store.config.worker.lease_us, self.layout.shards
+        lease_us, old = self._store.config.worker.lease_us, self.read_layout().shards
         serving = [
             {(each.kind, each.name) for each in self._store.dashboard(index).snapshot().alive(lease_us=lease_us)}
             for index in range(shards)

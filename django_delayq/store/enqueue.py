@@ -102,8 +102,8 @@ class Enqueue:
         unsent: Sequence[UnsentJob],
         each_remaining_us: Sequence[int | None],
         *,
-        left: Sequence[bytes] = (),
-        layout: int = 0,
+        left: Sequence[bytes],
+        layout: int,
     ) -> ScriptCall:
         numbers = _numbered(item.job.queue for item in unsent)
         more_keys = [key for queue in numbers for key in self._shard.keys.of_queue(queue)]

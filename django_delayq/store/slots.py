@@ -23,6 +23,11 @@ def slot_of(tag: str) -> int:
     return crc_hqx(tag.encode(), 0) % SLOTS
 
 
+def slot_of_shard(shard: int) -> int:
+    """Return the slot of a shard."""
+    return slot_of(hash_tag(shard))
+
+
 @cache
 def hash_tag(shard: int) -> str:
     """Return the hash tag of a shard: its number, and letters that lead to the wanted slot."""

@@ -37,7 +37,7 @@ from django_delayq.store.schedules.schedules import Schedules
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.store.servers.server_check import ServerCheck, check_servers
 from django_delayq.store.shard import TRIES, KnownLayout, Shard
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Store:
             config=self.config,
             signer=self.signer,
             cipher=self.cipher,
-            route=Route(self.topology, slot_of(hash_tag(index)), shard=index, for_producers=for_producers),
+            route=Route(self.topology, slot_of_shard(index), shard=index, for_producers=for_producers),
             clock=self._clock,
             known=self._known,
             sibling=self.producer_shard,
@@ -242,7 +242,7 @@ class Store:
         With `with_settings`, also at those of its settings that this user may read. Raises a `StoreError` if none
         answers.
         """
-        slots = {index: slot_of(hash_tag(index)) for index in range(self.shard_count)}
+        slots = {index: slot_of_shard(index) for index in range(self.shard_count)}
         replicas = self.config.wait_replicas
         return check_servers(self.topology, slots, wait_replicas=replicas, with_settings=with_settings)
 

@@ -11,7 +11,7 @@ from django_delayq.management.growing import Growing
 from django_delayq.management.operating import FAILED, WRONG_OPTIONS, OperatingCommand
 from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.nodes.errors import with_store_errors
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 from django_delayq.store.store import Store
 
 _COLUMNS = (
@@ -66,7 +66,7 @@ class Command(OperatingCommand):
 
         store.check_shards_once()
         growing = Growing(store, say)
-        before = growing.layout.shards
+        before = growing.read_layout().shards
         if options["dry_run"]:
             self.print_result(options, f"Would go on from layout {store.layout.text!r}.", dry_run=True, shards=before)
             return
@@ -91,12 +91,12 @@ class Command(OperatingCommand):
 
     def _show(self, store: Store, options: Mapping[str, Any]) -> None:
         growing = Growing(store, self.stdout.write)
-        layout = growing.layout
+        layout = growing.read_layout()
         owners, _ = _owners(store, layout.served)
         left = {} if layout.is_settled else growing.left()
         shards = []
         for index in range(layout.served):
-            snapshot, slot = store.dashboard(index).snapshot(), slot_of(hash_tag(index))
+            snapshot, slot = store.dashboard(index).snapshot(), slot_of_shard(index)
             total, hour = snapshot.total, snapshot.hour(ALL_JOBS)
             figures = [total.scheduled, total.ready, snapshot.claimed, snapshot.dead, hour.done]
             figures.append(store.dashboard(index).memory(snapshot.queues))
@@ -137,14 +137,14 @@ class Command(OperatingCommand):
         owners, nodes = _owners(store, count)
         moves = list(even_moves(owners, nodes))
         if options["json"]:
-            facts = [{"shard": each, "slot": slot_of(hash_tag(each)), "node": owners[each]} for each in owners]
-            plan = [{"shard": each, "slot": slot_of(hash_tag(each)), "from": a, "to": b} for each, a, b in moves]
+            facts = [{"shard": each, "slot": slot_of_shard(each), "node": owners[each]} for each in owners]
+            plan = [{"shard": each, "slot": slot_of_shard(each), "from": a, "to": b} for each, a, b in moves]
             self.stdout.write(json.dumps({"shards": facts, "moves": plan}))
             return
-        self._table([("shard", "slot", "node"), *((each, slot_of(hash_tag(each)), owners[each]) for each in owners)])
+        self._table([("shard", "slot", "node"), *((each, slot_of_shard(each), owners[each]) for each in owners)])
         self.stdout.write("")
         for shard, source, target in moves:
-            slot = slot_of(hash_tag(shard))
+            slot = slot_of_shard(shard)
             self.stdout.write(f"Move slot {slot} (shard {shard}) from {source} to {target}.")
         if moves:
             self.stdout.write(
@@ -166,7 +166,7 @@ def _owners(store: Store, count: int) -> tuple[dict[int, str], list[str]]:
     """Return the server of each of so many shards, and all servers that may have some."""
 
     def read() -> tuple[dict[int, str], list[str]]:
-        owners = {index: topology.node(slot_of(hash_tag(index))).connections.label for index in range(count)}
+        owners = {index: topology.node(slot_of_shard(index)).connections.label for index in range(count)}
         return owners, [node.connections.label for node in topology.nodes()]
 
     topology = store.topology

@@ -49,6 +49,7 @@ class Lingering:
         return left
 
     def _counted_for(self) -> int:
+        """Return the number of the layout with which the last count that has ended began; 0: none has."""
         stored = self._shard.execute("HGET", self._shard.keys("lingering"), b"") or b""
         return int.from_bytes(stored[16:24])
 

@@ -1,4 +1,4 @@
-"""Dead letters: revive them, now, later or over a spread, or drop them. Called by `jobs()` and the admin."""
+"""Dead letters: requeue them, now, later or over a spread, or drop them. Called by `jobs()` and the admin."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,13 +53,13 @@ class DeadLetters:
         spread: Spread | None = None,
         change: Callable[[Job], Job] | None = None,
     ) -> list[Effect]:
-        """Revive dead letters, at their due times or over a spread. The effect has the due time (µs).
+        """Make dead letters wait again, at their due times or over a spread. The effect has the due time (µs).
 
         They keep id and history; attempts, snoozes and interruptions count from 0. An expiry moves along, or is left
-        out if its moment is over.
-        `change` may return a job with other arguments; the caller has checked that they fit. Errors are `KeyHeld` if
-        another job holds the key now, `BadBody` if it cannot be read, and `PayloadTooLarge`. The place of a dead letter
-        that is refused stays free. One whose key, tenant or limit belongs to another shard by now moves there.
+        out if its moment is over. `change` may return a job with other arguments; the caller has checked that they fit.
+        Errors are `KeyHeld` if another job holds the key now, `BadBody` if it cannot be read, and `PayloadTooLarge`.
+        The place of a dead letter that is refused stays free. One whose key, tenant or limit belongs to another shard
+        by now moves there.
         """
         keys, effects, now_us = self._shard.keys, [SKIPPED] * len(jobs), estimated_us(self._shard.clock)
         for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
@@ -86,7 +86,9 @@ class DeadLetters:
                     record = self._revived(job.raw_id, letter.attempts)
                     places = layout.places(routings[0]) if len(routings) == 1 else []
                     if [place.shard for place in places] not in ([], [self._shard.index]):
-                        effects[number] = self._move(job, letter, changed, record, head=head, routing=routings[0])
+                        effects[number] = self._requeue_elsewhere(
+                            job, letter, changed, record, head=head, routing=routings[0]
+                        )
                         continue
                     is_routed = is_routed or bool(places)
                     args += [queues.number(head), job.raw_id, job.died_us, job.due, record, *changed, b""]
@@ -119,7 +121,7 @@ class DeadLetters:
         attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
         return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
 
-    def _move(
+    def _requeue_elsewhere(
         self,
         job: BatchJob,
         letter: DeadLetterRecord,
@@ -129,7 +131,7 @@ class DeadLetters:
         head: Head,
         routing: bytes,
     ) -> Effect:
-        """Revive a dead letter in the shard to which it belongs now. Three round trips, one more a shard that is asked.
+        """Requeue a dead letter in the shard to which it belongs now. Three round trips, and one a further shard.
 
         After a kill in the middle it is still a dead letter here; a repeated call does the rest.
         """
