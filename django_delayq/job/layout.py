@@ -59,14 +59,14 @@ class Layout:
     #: The number of shards that processes serve.
     served: int = field(init=False, repr=False, compare=False)
     #: Nothing is left of an older number of shards.
-    is_settled: bool = field(init=False, repr=False, compare=False)
+    is_finished: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         numbers = [each.shards for each in self.chain]
         for name, value in (
             ("shards", numbers[-1]),
             ("served", max(self.coming, *numbers)),
-            ("is_settled", len(numbers) == 1),
+            ("is_finished", len(numbers) == 1),
         ):
             object.__setattr__(self, name, value)
 
@@ -114,7 +114,7 @@ class Layout:
     @property
     def has_changed(self) -> bool:
         """Whether the number of shards was another one, so that a job may be in another shard than its id says."""
-        return bool(self.past) or not self.is_settled
+        return bool(self.past) or not self.is_finished
 
     def home(self, routing: bytes) -> int:
         """Return the shard in which new things of a routing value belong."""
@@ -153,6 +153,6 @@ class Layout:
         """Return the next layout, in which all recurring schedules are in their shards."""
         return replace(self, number=self.number + 1, moves_schedules=False)
 
-    def settled(self) -> Self:
+    def finished(self) -> Self:
         """Return the next layout, in which nothing is left of older numbers of shards."""
         return replace(self, number=self.number + 1, chain=self.chain[-1:], coming=0)

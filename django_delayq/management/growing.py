@@ -49,7 +49,7 @@ class Growing:
             self._growth.spread_over(shards)
         # Again: somebody may have paused a queue before all processes knew the shards.
         self._growth.copy_rules()
-        return self.settle(wait=wait)
+        return self.finish(wait=wait)
 
     def shrink(self, shards: int, *, wait: float) -> dict[int, Counter[str]]:
         """Spread what is new over fewer shards; return what is left in the others. Raises CommandError.
@@ -61,18 +61,18 @@ class Growing:
             text = f"There are {layout.shards} shards; --shrink takes a smaller number, and --grow a larger one."
             raise CommandError(text, returncode=WRONG_OPTIONS)
         if layout.shards != shards:
-            self._check_settled(layout)
+            self._check_finished(layout)
             self._growth.spread_over(shards)
             self._say(f"New jobs are spread over {shards} shards; the others get none, and their jobs run.")
-        return self.settle(wait=wait)
+        return self.finish(wait=wait)
 
-    def settle(self, *, wait: float) -> dict[int, Counter[str]]:
+    def finish(self, *, wait: float) -> dict[int, Counter[str]]:
         """Move recurring schedules, and forget older numbers of shards if nothing is left of them; return what is.
 
         `wait`: seconds for which schedules whose jobs run are tried again.
         """
         layout, until = self.read_layout(), monotonic() + wait
-        if layout.is_settled:
+        if layout.is_finished:
             return {}
         # First: as long as a shard is not counted, nothing new goes to another one.
         self._growth.count()
@@ -89,8 +89,8 @@ class Growing:
         """Return what is left of older numbers of shards in each shard. O(n), in batches."""
         return self._growth.count()
 
-    def _check_settled(self, layout: Layout) -> None:
-        if not layout.is_settled:
+    def _check_finished(self, layout: Layout) -> None:
+        if not layout.is_finished:
             raise CommandError(
                 f"Something is left of an older number of shards, before there were {layout.shards}: run "
                 f"delayq_shards --finish until nothing is."

@@ -61,7 +61,7 @@ def judge_layout(store: Store) -> Findings:
     if layout.coming:
         command = f"delayq_shards --grow {layout.coming}"
         findings.warnings.append(f"{layout.coming} shards are announced, but get no jobs yet: run {command} again.")
-    if not layout.is_settled:
+    if not layout.is_finished:
         older = ", ".join(map(str, layout.older))
         findings.warnings.append(
             f"There were {older} shards before, and something may be left of that: run delayq_shards --finish until it "

@@ -69,7 +69,7 @@ def _edit(page: PageContext, stored: StoredSchedule, form: ScheduleForm) -> Iter
         yield False
         return
     # It may have moved to another shard since it was read.
-    absent: list[Definition] | None = None if page.store.layout.is_settled else []
+    absent: list[Definition] | None = None if page.store.layout.is_finished else []
     to_cancel = schedules.set_schedules([form.definition], absent=absent)
     yield False if absent else form.change_text
     schedules.cancel_planted(to_cancel)

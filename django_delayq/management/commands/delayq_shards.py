@@ -77,7 +77,7 @@ class Command(OperatingCommand):
         elif options["shrink"] is not None:
             left = growing.shrink(options["shrink"], wait=options["wait"])
         else:
-            left = growing.settle(wait=options["wait"])
+            left = growing.finish(wait=options["wait"])
         for line in _left_lines(left):
             say(line)
         if store.config.shards != store.layout.shards:
@@ -93,7 +93,7 @@ class Command(OperatingCommand):
         growing = Growing(store, self.stdout.write)
         layout = growing.read_layout()
         owners, _ = _owners(store, layout.served)
-        left = {} if layout.is_settled else growing.left()
+        left = {} if layout.is_finished else growing.left()
         shards = []
         for index in range(layout.served):
             snapshot, slot = store.dashboard(index).snapshot(), slot_of_shard(index)
@@ -191,7 +191,7 @@ def even_moves(owners: Mapping[int, str], nodes: Sequence[str]) -> Iterator[tupl
 def _layout_lines(store: Store, left: Mapping[int, Counter[str]]) -> Iterator[str]:
     layout = store.layout
     yield f"Layout {layout.number}: new jobs are spread over {layout.shards} shards."
-    if not layout.is_settled:
+    if not layout.is_finished:
         older = ", ".join(map(str, layout.older))
         yield f"Before there were {older}. " + (
             "Of that this is left:" if left else "Nothing is left of that: run delayq_shards --finish."

@@ -44,7 +44,7 @@ class Growth:
         O(n) of them and of the tenants. It adds and replaces, and removes nothing.
         """
         layout = self.layout
-        old = layout.shards if layout.is_settled else layout.older[-1]
+        old = layout.shards if layout.is_finished else layout.older[-1]
         for index in range(old, layout.served):
             for noun in ("limit_rules", "paused_tasks", "tenants"):
                 for pairs in self._scan(0, noun):
@@ -96,7 +96,7 @@ class Growth:
 
         Returns False if they were forgotten before.
         """
-        return self._change(lambda layout: layout if layout.is_settled else layout.settled())
+        return self._change(lambda layout: layout if layout.is_finished else layout.finished())
 
     def _count(self, index: int) -> Counter[str]:
         """Count what lingers in a shard; follow a layout that it does not know."""

@@ -131,7 +131,7 @@ class Layouts:
             f"set it back, and run delayq_shards {command} {setting}; or set it back until the jobs are done and the "
             f"schedules are deleted, or start run_dispatcher once with --force-shards."
         )
-        if not stored.is_settled:
+        if not stored.is_finished:
             raise ShardsChanged(
                 f"DELAYQ['SHARDS'] changed from {stored.shards} to {setting} while something is left of an older "
                 f"number of shards: {cure}"

@@ -22,7 +22,7 @@ class SchedulePlaces:
         layout = self._layouts.layout
         shards = {id: layout.home(id) for id in ids}
         asked = dict[int, list[bytes]]()
-        for id in ids if not layout.is_settled else ():
+        for id in ids if not layout.is_finished else ():
             for place in layout.places(id)[:-1]:
                 asked.setdefault(place.shard, []).append(id)
         for index, some in asked.items():

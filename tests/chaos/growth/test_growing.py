@@ -157,7 +157,7 @@ def test_from_two_to_five_shards_under_load(processes: Processes, seed: int) -> 
     finished = processes.start("delayq_shards", "--finish", "--yes")
     assert finished.wait() == 0, finished.output
     get_store().layouts.read()
-    assert get_store().layout.is_settled and get_store().layout.shards == 5, finished.output
+    assert get_store().layout.is_finished and get_store().layout.shards == 5, finished.output
     assert [command.end() for command in running] == [0] * len(running)
     check(processes, load, [victim, *running], shards=5)
 
@@ -181,7 +181,7 @@ def test_from_four_to_two_shards_under_load(processes: Processes, seed: int) -> 
     dropped = processes.start("delayq_shards", "--shrink", 2, "--yes")
     assert dropped.wait() == 0, dropped.output
     get_store().layouts.read()
-    assert get_store().layout.is_settled and get_store().shard_count == 2, dropped.output
+    assert get_store().layout.is_finished and get_store().shard_count == 2, dropped.output
     later = take.using(delay=0.1).enqueue("later")
     load.jobs[later.id] = "", "later"
     processes.until_empty()

@@ -79,7 +79,7 @@ def test_growing_and_finishing() -> None:
         found_job = get_job(handle.id)
         assert found_job is not None and found_job.cancel()
     done = shards("--finish")
-    assert done["left"] == {} and store.layout.is_settled and store.layout.shards == 5
+    assert done["left"] == {} and store.layout.is_finished and store.layout.shards == 5
     for key in KEYS:
         assert noop.using(delay=HOUR, key=key).enqueue().id.split("-")[1] == str(store.layout.home(digest(key)))
     assert all(len(found) == 1 for found in holders(store, 5).values())
@@ -132,7 +132,7 @@ def test_shrinking_drains_first() -> None:
     for handle in (*handles, *keyed):
         assert handle.cancel()
     assert shards("--shrink", "2")["left"] == {}
-    assert store.layout.is_settled and store.shard_count == 2
+    assert store.layout.is_finished and store.shard_count == 2
 
 
 def test_the_table_and_the_plan() -> None:

@@ -88,4 +88,4 @@ def test_no_value_is_ever_in_two_shards(seed: int) -> None:
     assert not growth.count()
     growth.move_schedules()
     growth.finish()
-    assert store.layout.is_settled and store.layout.shards == most
+    assert store.layout.is_finished and store.layout.shards == most
