@@ -18,7 +18,7 @@ from benchmarks.cluster.servers import cluster, cpu_seconds
 from benchmarks.cluster.sizing import costs, standstill
 from benchmarks.cluster.traffic import Traffic
 from benchmarks.local.services import MANAGE, running, value_at
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 
 SHARDS = int(os.environ.get("BENCH_SHARDS", "12"))
 #: Jobs and seconds of the load, and after how many of these a master is killed.
@@ -60,12 +60,12 @@ def kill() -> bool:
     options = DURABLE | ({"cluster-require-full-coverage": "yes"} if full else {})
     with cluster(masters=3, replicas=1, options=options) as (nodes, path), running(SERVICES):
         began = enqueue_load()
-        victim = nodes.master_of(slot_of(hash_tag(0)))
-        affected = {shard for shard in range(SHARDS) if nodes.master_of(slot_of(hash_tag(shard))) is victim}
+        victim = nodes.master_of(slot_of_shard(0))
+        affected = {shard for shard in range(SHARDS) if nodes.master_of(slot_of_shard(shard)) is victim}
         time.sleep(max(0.0, began + KILLED_AFTER - time.time()))
         killed = time.time()
         victim.server.kill()
-        while nodes.master_of(slot_of(hash_tag(0))) is victim:
+        while nodes.master_of(slot_of_shard(0)) is victim:
             time.sleep(0.01)
         promoted = time.time()
         runs = all_runs(path, until=began + SECONDS + 60)
@@ -87,7 +87,7 @@ def migrate() -> bool:
     with cluster(masters=3, replicas=0) as (nodes, path), running(SERVICES):
         began, standstills = enqueue_load(), list[float]()
         for number in range(MIGRATIONS):
-            slot = slot_of(hash_tag(number % SHARDS))
+            slot = slot_of_shard(number % SHARDS)
             source = nodes.master_of(slot)
             target = next(each for each in nodes.nodes if each is not source)
             standstills.append(nodes.move_slot(slot, target))

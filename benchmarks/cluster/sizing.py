@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from benchmarks.cluster.servers import cluster, cpu_seconds, cpu_seconds_of
 from benchmarks.local.services import MANAGE, running
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 from django_delayq.testing.local_redis import program_in_wheel
 from tests.servers.local_cluster import ClusterNode, LocalCluster
 
@@ -73,7 +73,7 @@ def standstill() -> bool:
         from benchmarks.cluster import tasks
         from django_delayq import enqueue_many
 
-        waiting, slot = 0, slot_of(hash_tag(0))
+        waiting, slot = 0, slot_of_shard(0)
         for size in SIZES:
             enqueue_many(tasks.nothing.after(FAR).job() for _ in range(size - waiting))
             waiting = size

@@ -71,16 +71,20 @@ class Growing:
 
         `wait`: seconds for which schedules whose jobs run are tried again.
         """
-        layout, until = self.read_layout(), monotonic() + wait
+        layout, began = self.read_layout(), monotonic()
         if layout.is_finished:
             return {}
         # First: as long as a shard is not counted, nothing new goes to another one.
         self._growth.count()
         unmoved = self._growth.move_schedules()
-        while unmoved and monotonic() < until:
+        while unmoved and monotonic() < began + wait:
             sleep(_LOOK_AGAIN)
             unmoved = self._growth.move_schedules()
         left = self.left()
+        if not left and not unmoved and layout.served > layout.shards:
+            # A producer may not know yet that it must not use the shards that are dropped.
+            sleep(max(0.0, began + LEARN_EVERY - monotonic()))
+            left = self.left()
         if not left and not unmoved and self._growth.finish():
             self._say(f"Nothing is left of an older number of shards: there are {self._store.layout.shards} shards.")
         return left

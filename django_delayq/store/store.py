@@ -170,6 +170,8 @@ class Store:
         """Return the schedule of a `text_id`; None if there is none, or if the text is no id. One round trip."""
         id, shard = from_text_id(text_id) or (b"", -1)
         found = self.schedules(shard).find([id])[0] if shard >= 0 and self.has_shard(shard) else None
+        if found is None and shard >= 0:
+            self.layouts.read()
         if found is None and shard >= 0 and self.layout.has_changed:
             [shard] = self.schedule_places.shards([id])
             found = self.schedules(shard).find([id])[0]

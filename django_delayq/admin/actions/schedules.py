@@ -1,7 +1,7 @@
 """Schedule actions: what people do to one recurring schedule; a page confirms each first."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib import messages
@@ -68,8 +68,8 @@ def _edit(page: PageContext, stored: StoredSchedule, form: ScheduleForm) -> Iter
     if form.definition == stored.definition:
         yield False
         return
-    # It may have moved to another shard since it was read.
-    absent: list[Definition] | None = None if page.store.layout.is_finished else []
+    # It may have moved to another shard since it was read, or been deleted: it must not come back.
+    absent = list[Definition]()
     to_cancel = schedules.set_schedules([form.definition], absent=absent)
     yield False if absent else form.change_text
     schedules.cancel_planted(to_cancel)
@@ -77,9 +77,13 @@ def _edit(page: PageContext, stored: StoredSchedule, form: ScheduleForm) -> Iter
 
 def _run(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[str]:
     assert stored.definition is not None
+    # Only in the shard of the schedule its overlap is known.
+    page.store.layouts.read()
+    [shard] = page.store.schedule_places.shards([stored.id])
     unsent = new_job(stored.definition, None)
-    page.store.enqueue_api(stored.shard).enqueue([unsent])
-    yield gettext("job %s") % to_text(unsent.job.raw_id, stored.shard)
+    unsent = replace(unsent, job=replace(unsent.job, shard=shard))
+    page.store.enqueue_api(shard).enqueue([unsent])
+    yield gettext("job %s") % to_text(unsent.job.raw_id, shard)
 
 
 SCHEDULE_ACTIONS = {

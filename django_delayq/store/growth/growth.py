@@ -1,7 +1,7 @@
 """Growth: the steps by which a store gets another number of shards while everything runs. Each is safe to repeat."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from django_delayq.exceptions import OtherLayout, StoreUnavailable
@@ -39,21 +39,23 @@ class Growth:
         self._change(lambda layout: layout if layout.shards == shards else layout.spread_over(shards))
 
     def copy_rules(self) -> None:
-        """Copy the rules of the limits and all pauses from shard 0 to the shards that had no jobs before.
+        """Make the rules of limits and the pauses of the shards that had no jobs before those of shard 0. O(n).
 
-        O(n) of them and of the tenants. It adds and replaces, and removes nothing.
+        Somebody may pause or resume meanwhile, which a second call makes right.
         """
         layout = self.layout
         old = layout.shards if layout.is_finished else layout.older[-1]
         for index in range(old, layout.served):
-            for noun in ("limit_rules", "paused_tasks", "tenants"):
-                for pairs in self._scan(0, noun):
-                    self._add(index, "HSET", noun, _pauses(pairs) if noun == "tenants" else pairs)
-            for pairs in self._scan(0, "paused"):
-                # The queue is named by a key of its shard.
-                self._add(index, "HSET", "paused", [(self._here(name, index), value) for name, value in pairs])
-            for pairs in self._scan(0, "pause_ends", command="ZSCAN"):
-                self._add(index, "ZADD", "pause_ends", [(end, name) for name, end in pairs])
+            for noun in ("limit_rules", "paused_tasks", "tenants", "paused", "pause_ends"):
+                wanted, found = self._rules(0, noun, of=index), self._rules(index, noun, of=index)
+                shard = self._shard(index)
+                if added := [(name, value) for name, value in wanted.items() if found.get(name) != value]:
+                    pairs = [pair[::-1] for pair in added] if noun == "pause_ends" else added
+                    shard.execute(
+                        "ZADD" if noun == "pause_ends" else "HSET", shard.keys(noun), *chain.from_iterable(pairs)
+                    )
+                if removed := found.keys() - wanted.keys():
+                    shard.execute("ZREM" if noun == "pause_ends" else "HDEL", shard.keys(noun), *removed)
 
     def count(self) -> dict[int, Counter[str]]:
         """Count what is left of older numbers of shards, in each shard that has some: kind of thing -> how many.
@@ -67,7 +69,7 @@ class Growth:
             ) + int(self._shard(index).execute("HLEN", self._shard(index).keys("leaving_schedules")))
         for index in range(self.layout.shards, self.layout.served if not self.layout.coming else 0):
             # It will be dropped: nothing may be in it.
-            left[index] = Counter(self.held(index))
+            left[index].update(self.held(index))
         return {index: +found for index, found in left.items() if found.total()}
 
     def routings(self, index: int) -> Iterator[list[bytes]]:
@@ -128,17 +130,17 @@ class Growth:
         shard = self._shard(index)
         return shard.scan(shard.keys(noun), command=command)
 
-    def _add(self, index: int, command: str, noun: str, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        shard = self._shard(index)
-        if pairs:
-            shard.execute(command, shard.keys(noun), *chain.from_iterable(pairs))
+    def _rules(self, index: int, noun: str, *, of: int) -> dict[bytes, bytes]:
+        """Return the rules or pauses that a shard has under a noun, as shard `of` names them."""
+        command = "ZSCAN" if noun == "pause_ends" else "HSCAN"
+        pairs = chain.from_iterable(self._scan(index, noun, command=command))
+        if noun == "tenants":
+            # The others are the turns of a shard.
+            return {name: value for name, value in pairs if len(name) == _TENANT and b"\xff" in value}
+        # A queue is named by a key of its shard.
+        return {self._here(name, of) if noun == "paused" else name: value for name, value in pairs}
 
     def _here(self, key: bytes, index: int) -> bytes:
         """Return the key of the same queue in another shard than 0."""
         before, here = (self._shard(each).keys("ready:").encode() for each in (0, index))
         return here + key[len(before) :] if key.startswith(before) else key
-
-
-def _pauses(pairs: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return those entries of `tenants` that are pauses; the others are the turns of a shard."""
-    return [(name, value) for name, value in pairs if len(name) == _TENANT and b"\xff" in value]

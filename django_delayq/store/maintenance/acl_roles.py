@@ -69,16 +69,16 @@ DISPATCHER = AclRole(
     name="dispatcher",
     scripts=(
         *("promote", "let_in", "plant", "declare_schedules", "cancel", "reclaim", "report", "set_limits"),
-        *("set_layout", "count_lingering"),
+        "set_layout",
     ),
-    plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS, *_COUNT),
+    plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS),
 )
 #: `delayq_shards`, which changes the number of shards.
 SHARDS = AclRole(
     name="shards",
     includes=(DISPATCHER,),
-    scripts=("hand_over_schedule", "take_over_schedule", "snapshot"),
-    plain=("HDEL", "HGETALL", "HSET", "MEMORY|USAGE", "ZADD"),
+    scripts=("hand_over_schedule", "take_over_schedule", "count_lingering", "snapshot"),
+    plain=("HDEL", "HGETALL", "HSET", "MEMORY|USAGE", "ZADD", *_COUNT),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
 #: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher

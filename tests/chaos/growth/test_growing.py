@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 from django_delayq.store.store import Store, get_store
 from tests.sample_app.growth_tasks import LIMITS, take
 from tests.servers.local_cluster import LocalCluster
@@ -132,7 +132,7 @@ def grown(processes: Processes, chance: random.Random) -> list[Command]:
 @pytest.mark.slow
 def test_on_a_cluster(cluster: LocalCluster, processes: Processes, seed: int) -> None:
     test_from_two_to_five_shards_under_load(processes, seed)
-    owners = {cluster.master_of(slot_of(hash_tag(shard))).address for shard in range(5)}
+    owners = {cluster.master_of(slot_of_shard(shard)).address for shard in range(5)}
     assert len(owners) == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 from tests.chaos.harness.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.servers.local_cluster import ClusterNode, LocalCluster
@@ -45,7 +45,7 @@ def finish(load: SteadyLoad, processes: Processes, commands: list[Command]) -> N
 
 
 def master_of(cluster: LocalCluster, shard: int) -> ClusterNode:
-    return cluster.master_of(slot_of(hash_tag(shard)))
+    return cluster.master_of(slot_of_shard(shard))
 
 
 def test_jobs_of_a_killed_master_wait_for_its_replica(
@@ -129,7 +129,7 @@ def test_slots_are_moved_under_load(processes: Processes, cluster: LocalCluster,
     with SteadyLoad() as load:
         for shard in range(SHARDS):
             load.until_accepted(20)
-            slot = slot_of(hash_tag(shard))
+            slot = slot_of_shard(shard)
             masters = {master_of(cluster, each) for each in range(SHARDS)}
             target = (masters - {cluster.master_of(slot)}).pop()
             cluster.move_slot(slot, target)

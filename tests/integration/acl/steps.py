@@ -547,8 +547,7 @@ _PRODUCER = (
     "change_schedules read_schedules"
 )
 _DISPATCHER = (
-    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules "
-    "count_left"
+    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules"
 )
 _VIEW = "read_layout find holder page read_queues dashboard server find_tenants find_limits read_schedules"
 OWN = {
@@ -560,13 +559,13 @@ OWN = {
     "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue revive discard pause "
     "quiet pause_task pause_tenant change_schedules",
     "check": "check_consistency read_queues check_servers",
-    "shards": f"{_DISPATCHER} move_shards",
+    "shards": f"{_DISPATCHER} count_left move_shards",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
     "producer": "requeue revive read_served_queues plant read_layout",
     "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard "
-    "notify heartbeat use_limit read_served_queues change_schedules read_layout find_tenants read_schedules",
+    "notify heartbeat use_limit read_served_queues change_schedules read_layout",
     "worker": "move requeue revive discard find_tenants read_layout",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
