@@ -79,7 +79,7 @@ def _run(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[str]:
     assert stored.definition is not None
     # Only in the shard of the schedule its overlap is known.
     page.store.layouts.read()
-    [shard] = page.store.schedule_places.shards([stored.id])
+    shard = page.store.schedule_places.shard(stored)
     unsent = new_job(stored.definition, None)
     unsent = replace(unsent, job=replace(unsent.job, shard=shard))
     page.store.enqueue_api(shard).enqueue([unsent])

@@ -7,6 +7,7 @@ from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.schedule_moves import ScheduleMoves
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedules import Schedules
+from django_delayq.store.schedules.stored_schedule import StoredSchedule
 from django_delayq.store.shard import TRIES, Shard
 
 
@@ -32,6 +33,11 @@ class SchedulePlaces:
             there = Schedules(shard).read(some)
             shards |= {id: index for id, stored in zip(some, there, strict=True) if stored is not None}
         return [shards[id] for id in ids]
+
+    def shard(self, stored: StoredSchedule) -> int:
+        """Return the shard of a schedule that was read: it may have moved since. No round trip, mostly."""
+        # Without a change it is where it was, even if somebody forced another number of shards.
+        return self.shards([stored.id])[0] if self._layouts.layout.has_changed else stored.shard
 
     def set(self, definitions: Sequence[Definition]) -> None:
         """Store up to 250 schedules where they are, or else where they belong; cancel the jobs of those that change.

@@ -228,11 +228,7 @@ class ScheduleHandle:
 
     @property
     def _shard(self) -> int:
-        """The shard in which it is; it may have moved since it was read. No round trip, mostly."""
-        if not self._store.layout.has_changed:
-            return self._stored.shard
-        [shard] = self._store.schedule_places.shards([self._stored.id])
-        return shard
+        return self._store.schedule_places.shard(self._stored)
 
     @property
     def _store(self) -> Store:
