@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -120,6 +121,9 @@ def _findings(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
+    # There may be more shards than SHARDS says; a server that does not answer is reported below.
+    with suppress(StoreError):
+        store.layouts.read()
     servers = store.check_servers(with_settings=True)
     faults = [*servers.fatal(), *servers.errors()]
     # The rest has no server now, which is one of the faults.

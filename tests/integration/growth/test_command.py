@@ -212,6 +212,17 @@ def test_the_check_names_what_is_left_and_the_setting_to_change() -> None:
     assert older.startswith("There were 2 shards before") and "delayq_shards --finish" in older
 
 
+@pytest.mark.parametrize("setting", [2, 5])
+def test_the_check_looks_at_all_shards_whatever_the_setting(setting: int, delayq_settings: Any) -> None:
+    shards("--grow", "5")
+    for _ in range(40):
+        noop.using(delay=HOUR).enqueue()
+    # A process that has just started.
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": setting}
+    found = check()
+    assert found["waiting"] == 40 and found["servers"][0]["shards"] == [0, 1, 2, 3, 4]
+
+
 def test_the_check_finds_a_job_that_a_frozen_process_sent_to_a_dropped_shard() -> None:
     shards("--grow", "4")
     shards("--shrink", "2")
