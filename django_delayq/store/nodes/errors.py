@@ -33,6 +33,13 @@ _NOT_READY = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redi
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 #: A command that the user may not run inside a script fails without a code: Redis 6.2 and 7, then Valkey 9.
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
+#: Part of the message of a fault -> what helps.
+_CURES = {
+    "WRONGTYPE": "manage.py delayq_check --repair deletes keys of another type",
+    "cluster support disabled": "the setting names a server as if it were a cluster: use redis:// in place of "
+    "redis+cluster://",
+    "unknown command 'SENTINEL'": "'sentinels' names a server that is no Sentinel",
+}
 #: Errors of the library for a server that does not reply.
 UNREACHABLE = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
@@ -148,7 +155,7 @@ def to_store_error(
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         return StoreUnavailable(f"Redis did not answer{at}: {message}", maybe_accepted=not was_not_run(error))
     where = f" at {source_line(message)}" if source_line else ""
-    cure = "; manage.py delayq_check --repair deletes keys of another type" if "WRONGTYPE" in message else ""
+    cure = next((f"; {cure}" for part, cure in _CURES.items() if part in message), "")
     return ScriptFault(f"Redis reported a fault{where}{at}: {message}{cure}", maybe_accepted=True)
 
 

@@ -1,5 +1,6 @@
 """Sentinel topology: the primary of a service, as the Sentinels name it."""
 
+import re
 import threading
 from time import monotonic
 
@@ -18,6 +19,8 @@ from django_delayq.store.routing.topology import Redirect, Topology
 _LOOK_AGAIN = 1.0
 #: Seconds between two questions after errors, and seconds that one Sentinel has to reply.
 _AFTER_ERROR, _PATIENCE = 0.1, 0.5
+#: How the library names a Sentinel in front of its error.
+_CLIENT = re.compile(r"<redis\..*?\)> - ")
 
 
 class SentinelTopology(Topology):
@@ -66,9 +69,10 @@ class SentinelTopology(Topology):
                 return
             try:
                 address = self._manager.discover_master(self._service)
-            except redis_errors.RedisError:
+            except redis_errors.RedisError as error:
                 if self._primary is None:
-                    raise
+                    # The library shows each Sentinel by all parameters of its connections.
+                    raise type(error)(_CLIENT.sub("", str(error))) from error
             else:
                 if self._primary is None or address != self._primary.connections.address:
                     primary = self._make_node(self.connections.at(address, only_primary=True))

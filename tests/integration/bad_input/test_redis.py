@@ -10,11 +10,12 @@ import pytest
 
 from django_delayq import enqueue_many, get_job
 from django_delayq.exceptions import (
+    ScriptFault,
     StoreRejected,
     StoreUnavailable,
 )
 from django_delayq.job.job import State
-from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.testing.local_redis import LocalRedisServer, free_port
 from tests.integration.bad_input.refusals import SECRET
 from tests.sample_app.tasks import noop
 from tests.subprocesses import until
@@ -173,3 +174,25 @@ def test_a_busy_server_is_unavailable(delayq_settings: Any, start_redis: Callabl
         thread.join(30)
     [error] = found
     assert error.retryable and "BUSY" in str(error).upper() and not error.maybe_accepted
+
+
+def test_a_setting_of_another_form_than_the_server_is_named(
+    delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]
+) -> None:
+    address = f"127.0.0.1:{start_redis(port=0).port}"
+    for setting, cure in (
+        (f"redis+cluster://{address}", "use redis:// in place of redis\\+cluster://"),
+        ({"sentinels": [address], "service": "mymaster"}, "'sentinels' names a server that is no Sentinel"),
+    ):
+        delayq_settings.DELAYQ = {"REDIS": setting}
+        with pytest.raises(ScriptFault, match=cure):
+            noop.enqueue()
+
+
+def test_sentinels_that_do_not_answer_are_named_by_their_errors(delayq_settings: Any) -> None:
+    sentinels = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    delayq_settings.DELAYQ = {"REDIS": {"sentinels": sentinels, "service": "mymaster"}}
+    with pytest.raises(StoreUnavailable, match="No master found for 'mymaster'") as caught:
+        noop.enqueue()
+    text = str(caught.value)
+    assert all(address in text for address in sentinels) and "ConnectionError" in text and "<redis" not in text
