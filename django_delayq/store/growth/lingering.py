@@ -38,9 +38,9 @@ class Lingering:
         number = self.count_lingering("begin", layout.number)
         is_first = self._counted_for() < max(each.since for each in layout.chain)
         # The slots come after the jobs: a job that ends meanwhile has left its slot and its time before.
-        for kind, values in self._found(layout, is_first):
+        for kind, number_left, values in self._found(layout, is_first):
             if kind:
-                left[kind] += len(values)
+                left[kind] += number_left
             if not self.count_lingering("add", number, *(part for pair in values for part in pair)):
                 return None
         if not self.count_lingering("end", number, layout.number):
@@ -53,8 +53,8 @@ class Lingering:
         stored = self._shard.execute("HGET", self._shard.keys("lingering"), b"") or b""
         return int.from_bytes(stored[16:24])
 
-    def _found(self, layout: Layout, is_first: bool) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
-        """Yield what is left, in batches: its kind, and the fields and values to add.
+    def _found(self, layout: Layout, is_first: bool) -> Iterator[tuple[str, int, list[tuple[bytes, Part]]]]:
+        """Yield what is left, in batches: its kind, how many there are, and the fields and values to add.
 
         "" is what belongs here again: it is not left, but may have been here before it belonged to another shard.
         """
@@ -73,19 +73,20 @@ class Lingering:
         ends = self._shard.scan(keys("throttle_ends"), command="ZSCAN", batch=_BATCH)
         for windows in ends if is_first else ():
             # Counted when it is forgotten.
-            yield "throttled key", [(_BEFORE_WINDOW + digest, int(float(end))) for digest, end in windows]
+            yield "throttled key", 0, [(_BEFORE_WINDOW + digest, int(float(end))) for digest, end in windows]
 
     def _to_add(
         self, kind: str, values: Iterable[bytes], layout: Layout
-    ) -> Iterator[tuple[str, list[tuple[bytes, Part]]]]:
+    ) -> Iterator[tuple[str, int, list[tuple[bytes, Part]]]]:
         """Yield those of these values that a count adds, as `_found()` does: not those that always belonged here."""
-        by_kind = dict[str, list[tuple[bytes, Part]]]()
-        for value in set(values):
+        by_kind = dict[str, Counter[bytes]]()
+        for value, number in Counter(values).items():
             if layout.home(value) != self._shard.index:
-                by_kind.setdefault(kind, []).append((value, b""))
+                by_kind.setdefault(kind, Counter())[value] = number
             elif len(layout.places(value)) > 1:
-                by_kind.setdefault("", []).append((value, b""))
-        yield from by_kind.items()
+                by_kind.setdefault("", Counter())[value] = number
+        for each, found in by_kind.items():
+            yield each, found.total(), [(value, b"") for value in found]
 
     def _slots(self) -> Iterator[list[bytes]]:
         key, first = self._shard.keys("limit_jobs"), b"[" + _SLOT

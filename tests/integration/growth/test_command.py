@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_delayq import queue
+from django_delayq import enqueue_many, queue
+from django_delayq.job.ids import shard_of
 from django_delayq.job.layout import Layout
 from django_delayq.management import growing
 from django_delayq.management.commands.delayq_shards import even_moves
-from django_delayq.store.digests import key_digest
+from django_delayq.store.digests import key_digest, tenant_digest
 from django_delayq.store.growth.growth import Growth
 from django_delayq.store.store import get_store
 from django_delayq.task.finding import get_job
@@ -133,6 +134,13 @@ def test_shrinking_drains_first() -> None:
         assert handle.cancel()
     assert shards("--shrink", "2")["left"] == {}
     assert store.layout.is_finished and store.shard_count == 2
+
+
+def test_what_is_left_is_counted_by_jobs() -> None:
+    tenant = next(each for each in KEYS if shard_of(tenant_digest(each), 2) != shard_of(tenant_digest(each), 5))
+    enqueue_many([noop.using(delay=HOUR, tenant=tenant).job() for _ in range(1_100)])
+    [left] = shards("--grow", "5")["left"].values()
+    assert left == {"job with a tenant": 1_100}
 
 
 def test_the_table_and_the_plan() -> None:
