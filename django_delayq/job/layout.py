@@ -112,6 +112,11 @@ class Layout:
         return [each.shards for each in self.chain[:-1]]
 
     @property
+    def draining(self) -> range:
+        """The shards that get no new jobs any more, and are dropped once they are empty."""
+        return range(self.shards, max(each.shards for each in self.chain))
+
+    @property
     def has_changed(self) -> bool:
         """Whether the number of shards was another one, so that a job may be in another shard than its id says."""
         return bool(self.past) or not self.is_finished
@@ -155,4 +160,4 @@ class Layout:
 
     def finished(self) -> Self:
         """Return the next layout, in which nothing is left of older numbers of shards."""
-        return replace(self, number=self.number + 1, chain=self.chain[-1:], coming=0)
+        return replace(self, number=self.number + 1, chain=self.chain[-1:])

@@ -53,7 +53,7 @@ def judge_layout(store: Store) -> Findings:
     if layout is None:
         return findings
     if setting != layout.shards:
-        text = f"DELAYQ['SHARDS'] is {setting}, but the jobs are spread over {layout.shards} shards: "
+        text = f"SHARDS is {setting}, but the jobs are spread over {layout.shards} shards: "
         if setting in layout.past:
             findings.warnings.append(f"{text}processes follow; set it to that number with the next deploy.")
         else:
@@ -64,15 +64,15 @@ def judge_layout(store: Store) -> Findings:
     if not layout.is_finished:
         older = ", ".join(map(str, layout.older))
         findings.warnings.append(
-            f"There were {older} shards before, and something may be left of that: run delayq_shards --finish until it "
-            f"says that nothing is."
+            f"Something may be left of an older number of shards ({older}): run delayq_shards --finish until it says "
+            f"that nothing is."
         )
     for index in range(layout.served, max(layout.past, default=0)):
         if held := Growth(store.layouts, store.producer_shard).held(index):
             things = ", ".join(f"{name}: {number:,}" for name, number in held.items())
             findings.faults.append(
-                f"Shard {index} was dropped, but a process that stood still meanwhile put something there ({things}): "
-                f"run delayq_shards --grow {index + 1}, and shrink again once they have ended."
+                f"Shard {index} was dropped, but something was put there afterwards ({things}): run delayq_shards "
+                f"--grow {max(layout.past)}, and shrink again once they have ended."
             )
     return findings
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.management.growing import Growing
 from django_delayq.management.operating import FAILED, WRONG_OPTIONS, OperatingCommand
+from django_delayq.management.resharding import Resharding
 from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.nodes.errors import with_store_errors
 from django_delayq.store.slots import slot_of_shard
@@ -47,8 +47,9 @@ class Command(OperatingCommand):
         """Show or change the shards."""
         store = self.open(options)
         wanted = options["grow"] if options["grow"] is not None else options["shrink"]
-        if wanted is not None and not 1 <= wanted <= 1_000:
-            raise CommandError(f"the number of shards must be 1 to 1,000, got {wanted}", returncode=WRONG_OPTIONS)
+        for number in (wanted, options["plan"] or None):
+            if number is not None and not 1 <= number <= 1_000:
+                raise CommandError(f"the number of shards must be 1 to 1,000, got {number}", returncode=WRONG_OPTIONS)
         if options["plan"] is not None:
             return self._plan(store, options["plan"], options)
         if wanted is None and not options["finish"]:
@@ -56,44 +57,50 @@ class Command(OperatingCommand):
         return self._change(store, wanted, options)
 
     def _change(self, store: Store, wanted: int | None, options: dict[str, Any]) -> None:
-        said = list[str]()
+        steps = list[str]()
 
-        def say(sentence: str) -> None:
-            said.append(sentence)
+        def report(sentence: str) -> None:
+            steps.append(sentence)
             if not options["json"]:
                 self.stdout.write(sentence)
                 self.stdout.flush()
 
-        store.check_shards_once()
-        growing = Growing(store, say)
-        before = growing.read_layout().shards
+        if not options["dry_run"]:
+            # It may store a layout.
+            store.check_shards_once()
+        resharding = Resharding(store, report)
+        before = resharding.read_layout().shards
+        resharding.check_number(options["grow"], options["shrink"])
         if options["dry_run"]:
-            self.print_result(options, f"Would go on from layout {store.layout.text!r}.", dry_run=True, shards=before)
+            text = f"change the number of shards from {before} to {wanted}"
+            if wanted in (None, before):
+                text = "count what is left of an older number of shards"
+            self.print_result(options, f"Would {text}.", dry_run=True, shards=before)
             return
         if wanted not in (None, before):
             self.confirm(f"Change the number of shards from {before} to {wanted}?", options)
         if options["grow"] is not None:
-            left = growing.grow(options["grow"], wait=options["wait"], force=options["force"])
+            left = resharding.grow(options["grow"], wait=options["wait"], force=options["force"])
         elif options["shrink"] is not None:
-            left = growing.shrink(options["shrink"], wait=options["wait"])
+            left = resharding.shrink(options["shrink"], wait=options["wait"])
         else:
-            left = growing.finish(wait=options["wait"])
+            left = resharding.finish(wait=options["wait"])
         for line in _left_lines(left):
-            say(line)
+            report(line)
         if store.config.shards != store.layout.shards:
-            say(f"Set DELAYQ['SHARDS'] to {store.layout.shards} with the next deploy.")
+            report(f"Set SHARDS to {store.layout.shards} with the next deploy.")
         if options["json"]:
-            facts = {"layout": store.layout.text, "shards": store.layout.shards, "left": _plain(left), "said": said}
+            facts = {"layout": store.layout.text, "shards": store.layout.shards, "left": _plain(left), "steps": steps}
             self.stdout.write(json.dumps(facts))
         if options["shrink"] is not None and left:
             # The caller, who wants to take a server away, must see that.
             raise CommandError("The shards are not empty yet: run the command again later.", returncode=FAILED)
 
     def _show(self, store: Store, options: Mapping[str, Any]) -> None:
-        growing = Growing(store, self.stdout.write)
-        layout = growing.read_layout()
+        resharding = Resharding(store, self.stdout.write)
+        layout = resharding.read_layout()
         owners, _ = _owners(store, layout.served)
-        left = {} if layout.is_finished else growing.left()
+        left = {} if layout.is_finished else resharding.left()
         shards = []
         for index in range(layout.served):
             snapshot, slot = store.dashboard(index).snapshot(), slot_of_shard(index)
@@ -198,11 +205,14 @@ def _layout_lines(store: Store, left: Mapping[int, Counter[str]]) -> Iterator[st
         )
         yield from _left_lines(left)
     if layout.coming:
-        yield f"{layout.coming} shards are announced: run delayq_shards --grow {layout.coming} again."
+        yield (
+            f"{layout.coming} shards are announced: run delayq_shards --grow {layout.coming} again, or --shrink "
+            f"{layout.shards} to take that back."
+        )
     if layout.moves_schedules:
         yield "Recurring schedules are being moved, and nothing is declared: run delayq_shards --finish."
     if store.config.shards != layout.shards:
-        yield f"DELAYQ['SHARDS'] is {store.config.shards}: set it to {layout.shards}."
+        yield f"SHARDS is {store.config.shards}: set it to {layout.shards} with the next deploy."
 
 
 def _left_lines(left: Mapping[int, Counter[str]]) -> Iterator[str]:

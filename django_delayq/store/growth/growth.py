@@ -34,6 +34,10 @@ class Growth:
         """Let processes serve so many shards; the new ones get no jobs yet."""
         self._change(lambda layout: layout if layout.served >= shards else layout.announcing(shards))
 
+    def take_back(self) -> None:
+        """Forget the shards that are announced; those that have jobs are served on."""
+        self._change(lambda layout: layout.announcing(0) if layout.coming else layout)
+
     def spread_over(self, shards: int) -> None:
         """Spread what is new over so many shards from now on."""
         self._change(lambda layout: layout if layout.shards == shards else layout.spread_over(shards))
@@ -67,7 +71,7 @@ class Growth:
             found["recurring schedule"] = sum(
                 self.layout.home(id) != index for pairs in self._scan(index, "schedules") for id, _ in pairs
             ) + int(self._shard(index).execute("HLEN", self._shard(index).keys("leaving_schedules")))
-        for index in range(self.layout.shards, self.layout.served if not self.layout.coming else 0):
+        for index in self.layout.draining:
             # It will be dropped: nothing may be in it.
             left[index].update(self.held(index))
         return {index: +found for index, found in left.items() if found.total()}

@@ -117,7 +117,7 @@ class Layouts:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "DELAYQ['SHARDS'] is %d, but the jobs are spread over %d shards since delayq_shards changed it; this "
+                "SHARDS is %d, but the jobs are spread over %d shards since delayq_shards changed it; this "
                 "process follows. Set SHARDS to %d with the next deploy.",
                 self._setting,
                 stored.shards,

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django_delayq import enqueue_many, queue
 from django_delayq.job.ids import shard_of
 from django_delayq.job.layout import Layout
-from django_delayq.management import growing
+from django_delayq.management import resharding
 from django_delayq.management.commands.delayq_shards import even_moves
 from django_delayq.store.digests import key_digest, tenant_digest
 from django_delayq.store.growth.growth import Growth
@@ -35,7 +35,7 @@ def _two_shards(delayq_settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterat
         "ON_COMMIT": False,
         "LIMITS": {"api": {"max_running": 1}},
     }
-    monkeypatch.setattr(growing, "LEARN_EVERY", 0.0)
+    monkeypatch.setattr(resharding, "LEARN_EVERY", 0.0)
     yield
     get_store().disconnect_idle()
 
@@ -217,7 +217,9 @@ def test_the_check_names_what_is_left_and_the_setting_to_change() -> None:
     assert found["faults"] == []
     setting, older = (each for each in found["warnings"] if "shards" in each)
     assert "spread over 5 shards: processes follow; set it to that number with the next deploy" in setting
-    assert older.startswith("There were 2 shards before") and "delayq_shards --finish" in older
+    assert (
+        older.startswith("Something may be left of an older number of shards (2)") and "delayq_shards --finish" in older
+    )
 
 
 @pytest.mark.parametrize("setting", [2, 5])

@@ -1,4 +1,4 @@
-"""Growing: the steps of `delayq_shards` in their order. Each call goes on where another one ended."""
+"""Resharding: the steps of `delayq_shards` in their order. Each call goes on where another one ended."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ from django_delayq.store.store import Store
 _LOOK_AGAIN = 0.5
 
 
-class Growing:
-    """One change of the number of shards of a store. `say` gets a sentence about each step."""
+class Resharding:
+    """One change of the number of shards of a store. `report` gets a sentence about each step."""
 
-    def __init__(self, store: Store, say: Callable[[str], object]) -> None:
-        self._store, self._say = store, say
+    def __init__(self, store: Store, report: Callable[[str], object]) -> None:
+        self._store, self._report = store, report
         self._growth = Growth(store.layouts, store.producer_shard)
 
     def read_layout(self) -> Layout:
@@ -33,18 +33,18 @@ class Growing:
 
         `wait`: seconds to wait for processes to serve the new shards, and as many again for schedules whose jobs run.
         """
+        self.check_number(shards)
         layout = self.read_layout()
-        if shards < layout.shards:
-            text = f"There are {layout.shards} shards; --grow takes a larger number, and --shrink a smaller one."
-            raise CommandError(text, returncode=WRONG_OPTIONS)
         if layout.shards != shards:
             self._check_can_grow(layout)
             self._growth.announce(shards)
-            self._say(f"{shards} shards are announced; the new ones get no jobs yet.")
+            self._report(f"{shards} shards are announced; the new ones get no jobs yet.")
             self._await_processes(shards, wait=wait, force=force)
+            # Another command may have grown further meanwhile.
+            self.check_number(shards)
             self._growth.copy_rules()
             self._growth.spread_over(shards)
-            self._say(f"New jobs are spread over {shards} shards.")
+            self._report(f"New jobs are spread over {shards} shards.")
         else:
             self._growth.spread_over(shards)
         # Again: somebody may have paused a queue before all processes knew the shards.
@@ -54,16 +54,17 @@ class Growing:
     def shrink(self, shards: int, *, wait: float) -> dict[int, Counter[str]]:
         """Spread what is new over fewer shards; return what is left in the others. Raises CommandError.
 
-        Repeated once nothing is left, it drops them.
+        Repeated once nothing is left, it drops them. The present number takes the announcement of more back.
         """
+        self.check_number(None, shards)
         layout = self.read_layout()
-        if shards > layout.shards:
-            text = f"There are {layout.shards} shards; --shrink takes a smaller number, and --grow a larger one."
-            raise CommandError(text, returncode=WRONG_OPTIONS)
         if layout.shards != shards:
             self._check_finished(layout)
             self._growth.spread_over(shards)
-            self._say(f"New jobs are spread over {shards} shards; the others get none, and their jobs run.")
+            self._report(f"New jobs are spread over {shards} shards; the others get none, and their jobs run.")
+        elif layout.coming:
+            self._growth.take_back()
+            self._report(f"The announcement of {layout.coming} shards is taken back.")
         return self.finish(wait=wait)
 
     def finish(self, *, wait: float) -> dict[int, Counter[str]]:
@@ -73,6 +74,7 @@ class Growing:
         """
         layout, began = self.read_layout(), monotonic()
         if layout.is_finished:
+            self._report_finished()
             return {}
         # First: as long as a shard is not counted, nothing new goes to another one.
         self._growth.count()
@@ -81,23 +83,36 @@ class Growing:
             sleep(_LOOK_AGAIN)
             unmoved = self._growth.move_schedules()
         left = self.left()
-        if not left and not unmoved and layout.served > layout.shards:
+        if not left and not unmoved and layout.draining:
             # A producer may not know yet that it must not use the shards that are dropped.
             sleep(max(0.0, began + LEARN_EVERY - monotonic()))
             left = self.left()
         if not left and not unmoved and self._growth.finish():
-            self._say(f"Nothing is left of an older number of shards: there are {self._store.layout.shards} shards.")
+            self._report_finished()
         return left
 
     def left(self) -> dict[int, Counter[str]]:
         """Return what is left of older numbers of shards in each shard. O(n), in batches."""
         return self._growth.count()
 
+    def check_number(self, grow: int | None, shrink: int | None = None) -> None:
+        """Refuse to grow to fewer shards than there are now, and to shrink to more. Raises CommandError."""
+        shards = self.read_layout().shards
+        if grow is not None and grow < shards:
+            text = f"There are {shards} shards; --grow takes a larger number, and --shrink a smaller one."
+            raise CommandError(text, returncode=WRONG_OPTIONS)
+        if shrink is not None and shrink > shards:
+            text = f"There are {shards} shards; --shrink takes a smaller number, and --grow a larger one."
+            raise CommandError(text, returncode=WRONG_OPTIONS)
+
+    def _report_finished(self) -> None:
+        self._report(f"Nothing is left of an older number of shards: there are {self._store.layout.shards} shards.")
+
     def _check_finished(self, layout: Layout) -> None:
         if not layout.is_finished:
             raise CommandError(
-                f"Something is left of an older number of shards, before there were {layout.shards}: run "
-                f"delayq_shards --finish until nothing is."
+                f"Something is left of an older number of shards ({', '.join(map(str, layout.older))}), so the "
+                f"{layout.shards} shards cannot be reduced yet: run delayq_shards --finish until nothing is left."
             )
 
     def _check_can_grow(self, layout: Layout) -> None:
@@ -120,7 +135,7 @@ class Growing:
         """Wait until all processes that reported lately serve the new shards, and know where to pause queues."""
         start, absent = monotonic(), list(self._absent(shards))
         if absent:
-            self._say("Waiting until the running processes serve them.")
+            self._report("Waiting until the running processes serve them.")
         while absent and monotonic() - start < wait:
             sleep(_LOOK_AGAIN)
             absent = list(self._absent(shards))
