@@ -49,7 +49,7 @@ class Findings:
 
 def judge_layout(store: Store) -> Findings:
     """Compare SHARDS with the stored layout, and find what is left of an older one. A round trip a dropped shard."""
-    findings, layout, setting = Findings(), store.layouts.read(), store.config.shards
+    findings, layout, setting = Findings(), store.layouts.read_any(), store.config.shards
     if layout is None:
         return findings
     if setting != layout.shards:

@@ -25,7 +25,7 @@ class Resharding:
 
     def read_layout(self) -> Layout:
         """Return the stored layout. One round trip."""
-        self._store.layouts.read()
+        self._store.layouts.read_any()
         return self._store.layout
 
     def grow(self, shards: int, *, wait: float, force: bool) -> dict[int, Counter[str]]:
@@ -40,8 +40,13 @@ class Resharding:
             self._growth.announce(shards)
             self._report(f"{shards} shards are announced; the new ones get no jobs yet.")
             self._await_processes(shards, wait=wait, force=force)
-            # Another command may have grown further meanwhile.
+            # Another command may have grown further meanwhile, or taken the announcement back.
             self.check_number(shards)
+            layout = self.read_layout()
+            if layout.shards != shards and layout.coming < shards:
+                raise CommandError(
+                    f"Another command changed the number of shards meanwhile; there are {layout.shards}."
+                )
             self._growth.copy_rules()
             self._growth.spread_over(shards)
             self._report(f"New jobs are spread over {shards} shards.")

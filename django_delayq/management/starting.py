@@ -85,9 +85,9 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> Sto
             raise ImproperlyConfigured(refusal)
         for warning in check.at_start():
             logger.warning(warning)
-        # The first shard, which has their number, may be one of those that are away.
         with contextlib.suppress(StoreUnavailable):
-            store.check_shards(force=force_shards)
+            # The first shard may be one of those that are away.
+            store.check_shards(force=force_shards, shard=next(iter(check.shards), 0))
         store.store_limits(check.shards)
     except (ImproperlyConfigured, StoreError) as error:
         if isinstance(error, StoreUnavailable | StoreAuthError):

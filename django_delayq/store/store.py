@@ -248,20 +248,20 @@ class Store:
         replicas = self.config.wait_replicas
         return check_servers(self.topology, slots, wait_replicas=replicas, with_settings=with_settings)
 
-    def check_shards(self, *, force: bool = False) -> None:
+    def check_shards(self, *, force: bool = False, shard: int = 0) -> None:
         """Compare SHARDS with the stored layout of the shards; store it if there is none.
 
         The stored layout decides. A process whose SHARDS is a former number follows it. Another number is stored, but
         raises `ShardsChanged`, unless forced, if jobs with unique keys wait (a key could be held in two shards), if a
         shard that is no longer used holds jobs, or if there are recurring schedules that no code declares (their names
-        would be looked up in another shard).
+        would be looked up in another shard). `shard` is asked, whose server the caller needs anyway.
         """
-        self.layouts.check(force=force)
+        self.layouts.check(force=force, shard=shard)
 
-    def check_shards_once(self) -> None:
+    def check_shards_once(self, shard: int = 0) -> None:
         """Run `check_shards()` at the first call. Otherwise a unique key could be held in two shards."""
         if not self.layouts.is_checked:
-            self.check_shards()
+            self.check_shards(shard=shard)
 
     def store_limits(self, shards: Iterable[int] | None = None) -> None:
         """Store the rules of LIMITS in these shards, or in all: they apply from now on. One round trip a shard."""
@@ -300,7 +300,8 @@ class Store:
         if monotonic() >= layouts.learn_at:
             layouts.read(job.shard if job.shard < self.shard_count else 0)
         if not layouts.is_checked and (self._known.layout.served > 1 or is_routed(job)):
-            self.check_shards()
+            # Not shard 0: its server may be away, and the job's is needed anyway.
+            self.check_shards(shard=job.shard)
         return places_of(job, self.layout)[0][0].shard if layouts.has_followed else job.shard
 
     def at_place(self, routing: bytes, call: Callable[..., T | None]) -> tuple[int, T]:
@@ -310,7 +311,7 @@ class Store:
         left there. Raises what it raises.
         """
         self.layouts.learn()
-        self.check_shards_once()
+        self.check_shards_once(self.layout.home(routing))
 
         def call_at(place: Place, layout: Layout) -> tuple[int, T] | None:
             reply = call(place.shard, left=place.left_here(routing), layout=layout.number)

@@ -123,7 +123,7 @@ def _findings(report: dict[str, Any]) -> Iterator[str]:
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
     # There may be more shards than SHARDS says; a server that does not answer is reported below.
     with suppress(StoreError):
-        store.layouts.read()
+        store.layouts.read_any()
     servers = store.check_servers(with_settings=True)
     faults = [*servers.fatal(), *servers.errors()]
     # The rest has no server now, which is one of the faults.
@@ -137,7 +137,7 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             break
     # A key of a wrong type would stop the rest too, and only --repair deletes it.
     readable = repair or "MISTYPED" not in drift
-    layout = judge_layout(store) if readable and 0 in servers.shards else Findings()
+    layout = judge_layout(store) if readable and servers.shards else Findings()
     schedules = judge_schedules(store, shards, repair=repair) if readable else Findings()
     faults += [*layout.faults, *schedules.faults]
     jobs, misfits, overdue = 0, _Groups(), Counter[str]()

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_delayq.management.operating import FAILED, WRONG_OPTIONS, OperatingCommand
+from django_delayq.management.operating import FAILED, WRONG_OPTIONS, OperatingCommand, missing_facts, missing_line
 from django_delayq.management.resharding import Resharding
 from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.nodes.errors import with_store_errors
@@ -100,20 +100,23 @@ class Command(OperatingCommand):
         resharding = Resharding(store, self.stdout.write)
         layout = resharding.read_layout()
         owners, _ = _owners(store, layout.served)
-        left = {} if layout.is_finished else resharding.left()
+        reads = store.reads(partial=True)
+        snapshots = reads.read(lambda index: store.dashboard(index).read_snapshot())
+        missing = missing_facts(reads)
+        left = {} if layout.is_finished or missing else resharding.left()
         shards = []
-        for index in range(layout.served):
-            snapshot, slot = store.dashboard(index).snapshot(), slot_of_shard(index)
+        for index, snapshot in snapshots.items():
             total, hour = snapshot.total, snapshot.hour(ALL_JOBS)
             figures = [total.scheduled, total.ready, snapshot.claimed, snapshot.dead, hour.done]
             figures.append(store.dashboard(index).memory(snapshot.queues))
-            shards.append((index, slot, owners[index], *figures, _kinds(left.get(index, Counter()))))
+            shards.append((index, slot_of_shard(index), owners[index], *figures, _kinds(left.get(index, Counter()))))
         servers = [(server.address, info) for server, info in store.check_servers().answering]
         if options["json"]:
             facts = {
                 "layout": layout.text,
                 "shards": [dict(zip(_COLUMNS[:-1], each[:-1], strict=True)) for each in shards],
                 "left": _plain(left),
+                "missing": missing,
                 "nodes": [
                     {
                         "node": label,
@@ -125,21 +128,23 @@ class Command(OperatingCommand):
                 ],
             }
             self.stdout.write(json.dumps(facts))
-            return
-        self._table([_COLUMNS, *shards] if left else [row[:-1] for row in (_COLUMNS, *shards)])
-        columns = ("node", "memory", "commands/s", "connections")
-        rows = [
-            (label, f"{info.used_memory / _MIB:,.0f} MiB", info.commands_per_second, info.connections)
-            for label, info in servers
-        ]
-        self.stdout.write("")
-        self._table([columns, *rows])
-        self.stdout.write("")
-        for line in _layout_lines(store, left):
-            self.stdout.write(line)
+        else:
+            self._table([_COLUMNS, *shards] if left else [row[:-1] for row in (_COLUMNS, *shards)])
+            columns = ("node", "memory", "commands/s", "connections")
+            rows = [
+                (label, f"{info.used_memory / _MIB:,.0f} MiB", info.commands_per_second, info.connections)
+                for label, info in servers
+            ]
+            self.stdout.write("")
+            self._table([columns, *rows])
+            self.stdout.write("")
+            for line in () if missing else _layout_lines(store, left):
+                self.stdout.write(line)
+        if missing:
+            raise CommandError("\n".join(map(missing_line, missing)), returncode=FAILED)
 
     def _plan(self, store: Store, shards: int, options: Mapping[str, Any]) -> None:
-        store.layouts.read()
+        store.layouts.read_any()
         count = shards or store.layout.served
         owners, nodes = _owners(store, count)
         moves = list(even_moves(owners, nodes))

@@ -54,6 +54,21 @@ class Layouts:
             self.adopt(found)
         return found
 
+    def read_any(self) -> Layout | None:
+        """Return the layout that the first shard knows whose server answers, and follow it if it is later.
+
+        One round trip, and one more for each server that does not answer. Raises `StoreUnavailable` if none does.
+        """
+        errors = list[StoreUnavailable]()
+        for shard in range(self.layout.served):
+            if errors and self._shard(shard).route.is_down:
+                continue
+            try:
+                return self.read(shard)
+            except StoreUnavailable as error:
+                errors.append(error)
+        raise errors[0]
+
     def learn(self) -> None:
         """Look for a later layout, if nobody has for some seconds. A server that does not answer changes nothing."""
         if monotonic() >= self._learn_again_at:
@@ -99,9 +114,11 @@ class Layouts:
         """Store a layout in a shard, unless that knows a later one; return the one that it knows. One round trip."""
         return Layout.read(self._shard(index).run(_SET_LAYOUT, [layout.number, layout.text])) or layout
 
-    def check(self, *, force: bool = False) -> None:
-        """Compare SHARDS with the stored layout. One round trip, mostly. See `Store.check_shards()`."""
-        stored = self.read()
+    def check(self, *, force: bool = False, shard: int = 0) -> None:
+        """Compare SHARDS with the layout that a shard knows. One round trip, mostly. See `Store.check_shards()`."""
+        stored = self.read(shard)
+        if stored is None and shard:
+            stored = self.read()
         self.is_checked = False
         if stored is None:
             self.store(Layout.of(self._setting, number=self.layout.number + 1))

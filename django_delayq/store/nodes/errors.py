@@ -144,8 +144,8 @@ def to_store_error(
         return StoreRejected(f"Redis takes no writes now, nothing was stored{at}: {message}", code=code)
     if isinstance(error, redis_errors.AskError):
         return StoreUnavailable(
-            f"Another node of the cluster has the shard{at} ({message}). If this goes on, the setting names a node as "
-            f"if it were a server of its own: use redis+cluster:// in place of redis://",
+            f"Another node of the cluster has the shard{at} ({message}). If this goes on and REDIS is redis://, the "
+            f"setting names a node as if it were a server of its own: use redis+cluster://",
             maybe_accepted=False,
             brief=True,
         )
