@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_delayq.job.ids import to_text
-from django_delayq.store.slots import hash_tag, slot_of
+from django_delayq.store.slots import slot_of_shard
 from tests.admin.conftest import RedisClock
 from tests.servers.local_cluster import ClusterNode, LocalCluster
 from tests.shard_apis import HOUR, ShardApis
@@ -23,7 +23,7 @@ class ThreeMasters:
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         #: The master of each shard. Nobody asks a lost one: its client would repeat the question for seconds.
-        self._servers = [cluster.master_of(slot_of(hash_tag(shard))) for shard in range(SHARDS)]
+        self._servers = [cluster.master_of(slot_of_shard(shard)) for shard in range(SHARDS)]
         self.lost: ClusterNode | None = None
 
     @property
@@ -57,7 +57,7 @@ class ThreeMasters:
     @contextmanager
     def moved(self, shard: int) -> Iterator[None]:
         """Have a shard on another master in the `with` block."""
-        slot, home = slot_of(hash_tag(shard)), self._servers[shard]
+        slot, home = slot_of_shard(shard), self._servers[shard]
         self.cluster.move_slot(slot, next(node for node in self.cluster.nodes if node is not home))
         yield
         self.cluster.move_slot(slot, home)

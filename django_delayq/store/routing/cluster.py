@@ -40,6 +40,8 @@ class ClusterTopology(Topology):
         self._nodes: dict[Address, Node] = {seed: self._make_node(connections.at(seed)) for seed in seeds}
         #: The primary of each slot; None: no server has it. Empty before the map was read.
         self._owners: list[Node | None] = []
+        #: The addresses of all primaries and replicas that have slots.
+        self._members: set[Address] = set()
         #: Monotonic moment before which the map is not read again.
         self._read_again_at = 0.0
 
@@ -54,6 +56,22 @@ class ClusterTopology(Topology):
         if not self._owners:
             self._read_map()
         return sorted({owner for owner in self._owners if owner}, key=lambda node: node.connections.label)
+
+    def strangers(self) -> list[str]:
+        self.nodes()
+        found = list[str]()
+        for seed in self._seeds:
+            node = self._nodes[seed]
+            try:
+                ranges = node.ask("CLUSTER", "SLOTS", timeout=_PATIENCE)
+            except redis_errors.RedisError:
+                # One that does not answer is no stranger.
+                continue
+            # Not `_node_at()`: nodes of another cluster must not be asked for the map.
+            named = {address for _, _, *servers in ranges for address in self._addresses(node, servers)}
+            if self._members.isdisjoint(named):
+                found.append(node.connections.label)
+        return found
 
     def known_label(self, slot: int) -> str:
         owner = self._owners[slot] if self._owners else None
@@ -80,7 +98,9 @@ class ClusterTopology(Topology):
             node.disconnect_idle()
 
     def _node_at(self, announced: Address) -> Node:
-        address = self._remap(announced)
+        return self._at(self._remap(announced))
+
+    def _at(self, address: Address) -> Node:
         # setdefault is atomic: two threads get the same node.
         return self._nodes.get(address) or self._nodes.setdefault(
             address, self._make_node(self.connections.at(address))
@@ -112,16 +132,21 @@ class ClusterTopology(Topology):
     def _store_map(self, informant: Node, ranges: Sequence[Sequence[Any]]) -> None:
         """Store a reply of CLUSTER SLOTS: first slot, last slot, then the address of the primary and its replicas."""
         owners: list[Node | None] = [None] * SLOTS
-        members = set[Node]()
+        members = set[Address]()
         for first, last, *servers in ranges:
-            # A node that does not know its own address announces none.
-            primary, *replicas = (
-                self._node_at((host.decode() if host else informant.host, port)) for host, port, *_ in servers
-            )
-            owners[first : last + 1] = [primary] * (last + 1 - first)
-            members |= {primary, *replicas}
+            addresses = self._addresses(informant, servers)
+            owners[first : last + 1] = [self._at(addresses[0])] * (last + 1 - first)
+            members.update(addresses)
+        # Replicas are asked for the map when no primary answers.
+        for address in members:
+            self._at(address)
         for address, node in list(self._nodes.items()):
-            if node not in members and address not in self._seeds:
+            if address not in members and address not in self._seeds:
                 del self._nodes[address]
                 node.disconnect_idle()
-        self._owners = owners
+        self._owners, self._members = owners, members
+
+    def _addresses(self, informant: Node, servers: Sequence[Sequence[Any]]) -> list[Address]:
+        """Return where this process reaches servers that a node names."""
+        # A node that does not know its own address announces none.
+        return [self._remap((host.decode() if host else informant.host, port)) for host, port, *_ in servers]

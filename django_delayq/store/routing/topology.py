@@ -37,6 +37,10 @@ class Topology:
         """Return all servers that have shards. Raises the library's errors."""
         return [self.node(0)]
 
+    def strangers(self) -> list[str]:
+        """Return the addresses in REDIS whose servers know none of the others, for people. Asks each of them."""
+        return []
+
     def known_label(self, slot: int) -> str:
         """Return the address of the server of a slot for people, as far as it is known; asks nobody."""
         return self.connections.label

@@ -46,6 +46,8 @@ class ServerCheck:
     has_failover: bool
     #: Replicas that must confirm each enqueue.
     wait_replicas: int = 0
+    #: The addresses in REDIS that are in another cluster.
+    strangers: Sequence[str] = ()
 
     @property
     def answering(self) -> list[tuple[CheckedServer, ServerInfo]]:
@@ -66,6 +68,11 @@ class ServerCheck:
         yield from (server.absence for server in self.servers if server.error and server.shards)
         yield from self._of_each(lambda info: info.errors())
         yield from self._of_each(self._about_wanted_replicas)
+        if self.strangers:
+            yield (
+                f"REDIS names nodes of several clusters: {', '.join(self.strangers)} and the others do not know one "
+                f"another, so each process may use another cluster. Name the nodes of one."
+            )
 
     def warnings(self) -> Iterator[str]:
         """Yield what may fail later, each with its cure."""
@@ -172,7 +179,12 @@ def check_servers(
     if without_server:
         reason = next(iter(without_server.values()))
         servers.append(CheckedServer(address="", shards=tuple(without_server), error=reason))
-    check = ServerCheck(servers=servers, has_failover=topology.recovers, wait_replicas=wait_replicas)
+    check = ServerCheck(
+        servers=servers,
+        has_failover=topology.recovers,
+        wait_replicas=wait_replicas,
+        strangers=topology.strangers() if with_settings else (),
+    )
     if not check.answering:
         raise next(server.error for server in servers if server.error)
     return check
