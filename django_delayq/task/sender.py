@@ -7,6 +7,7 @@ then each batch is accepted before the next one is made.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -173,9 +174,13 @@ class Sender:
         `handles` must not contain a job twice. The last batch may still be in flight. Raises `StoreError` and
         `KeyHeld`.
         """
-        accepted = []
-        for backend, shard, members in _by_shard(handles):
-            try:
+        accepted, batches = list[JobHandle](), _by_shard(handles)
+        while True:
+            with self._recorded_failure():
+                # To find the shard of a job may take a round trip, too.
+                if (found := next(batches, None)) is None:
+                    return accepted
+                backend, shard, members = found
                 batch = Batch(get_store(backend), shard, members)
                 try:
                     self._accept()
@@ -188,20 +193,22 @@ class Sender:
                 # Wait for the first reply before more batches: Redis may not know the script yet.
                 if not sent or not self.accepted:
                     self._accept()
-            except (StoreError, JobRefused) as error:
-                self.failure = error
-                raise
+            # Receivers of signals may raise anything, which is not a failure of this call.
             accepted += self._announce()
-        return accepted
 
     def finish(self) -> list[JobHandle]:
         """Wait for the batch in flight and return its jobs. Raises as `send()` does."""
-        try:
+        with self._recorded_failure():
             self._accept()
+        return self._announce()
+
+    @contextmanager
+    def _recorded_failure(self) -> Iterator[None]:
+        try:
+            yield
         except (StoreError, JobRefused) as error:
             self.failure = error
             raise
-        return self._announce()
 
     def __enter__(self) -> Self:
         return self

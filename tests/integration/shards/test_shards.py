@@ -199,14 +199,15 @@ def test_a_dead_letter_takes_its_key_in_the_shard_to_which_that_belongs_now(dela
     assert unkeyed and one_by_one().requeue(unkeyed.raw_id, died_us=unkeyed.moment_us)
 
 
-def test_jobs_refused_because_of_a_changed_number_are_in_the_error(delayq_settings: Any) -> None:
+@pytest.mark.parametrize("number", [1, 3])
+def test_jobs_refused_because_of_a_changed_number_are_in_the_error(number: int, delayq_settings: Any) -> None:
     use_shards(delayq_settings, 3)
     noop.using(delay=HOUR, key="k").enqueue()
     use_shards(delayq_settings, 2)
     with pytest.raises(ShardsChanged) as caught:
-        handle = noop.using(delay=HOUR, key="l").job()
-        enqueue_many([handle])
-    assert list(caught.value.unsent) == [handle] and not caught.value.maybe_accepted
+        handles = [noop.using(delay=HOUR, key=f"l {at}").job() for at in range(number)]
+        enqueue_many(handles)
+    assert list(caught.value.unsent) == handles and not caught.value.maybe_accepted
 
 
 def test_schedules_that_were_set_at_run_time_keep_the_number(delayq_settings: Any) -> None:

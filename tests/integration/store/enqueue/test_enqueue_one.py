@@ -26,8 +26,9 @@ def restore(client: Redis, before: Dumps) -> None:
 
 def as_batch(apis: ShardApis, item: UnsentJob) -> Any:
     """Enqueue one job by the script for batches."""
-    left = apis.intake.prepare([item])._each_remaining_us
-    return EnqueueCall(apis.intake._prepare_batch([item], left), [item], left).result()
+    remaining_us = apis.intake.prepare([item])._each_remaining_us
+    call = apis.intake._prepare_batch([item], remaining_us, left=(), layout=0)
+    return EnqueueCall(call, [item], remaining_us).result()
 
 
 def empty(apis: ShardApis) -> None:
