@@ -72,13 +72,16 @@ def operate_on_all(written: Sequence[Payload]) -> None:
                 assert str(error)
 
 
-def count_ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str]) -> Counter[str]:
+def count_ends(processes: Processes, client: Redis, written: Sequence[Payload]) -> Counter[str]:
     """Count how each payload ended, and which have not ended."""
+    keys = processes.keys
     known = {member[:12] for member in client.zrange(keys("leases"), 0, -1)}
     for queue in client.zrange(keys("queues"), 0, -1):
         known |= {member[:12] for member in client.zrange(keys.ready(decode_queue(queue)), 0, -1)}
     dead = set(client.zrange(keys("dead_letters"), 0, -1))
     bodies, attempts = set(client.hkeys(keys("jobs"))), client.hgetall(keys("attempts"))
+    # Last: a job that ended meanwhile has run before it was gone from Redis.
+    ran = Counter(run["id"] for run in processes.runs())
     found = Counter[str]()
     for payload in written:
         raw_id = payload.raw_id
@@ -105,7 +108,7 @@ def wait_for_ends(processes: Processes, client: Redis, written: Sequence[Payload
 
     def all_ended() -> bool:
         seen.clear()
-        seen.update(count_ends(client, processes.keys, written, Counter(run["id"] for run in processes.runs())))
+        seen.update(count_ends(processes, client, written))
         return not any(end.startswith("open") for end in seen)
 
     try:
