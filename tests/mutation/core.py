@@ -416,6 +416,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "passed=self._passed)",
     ): (GROWTH,),
     at(
+        "a process that starts asks shard 0 for the layout",
+        "store/store.py",
+        "self.check_shards(shard=job.shard)",
+        "self.check_shards()",
+    ): ("tests/integration/nodes/test_first_shard_lost.py",),
+    at(
+        "what lingers in a shard that drains is forgotten",
+        "store/growth/growth.py",
+        "left[index].update(self.held(index))",
+        "left[index] = Counter(self.held(index))",
+    ): (GROWTH,),
+    at(
         "a schedule moves while its job runs",
         "store/lua/hand_over_schedule.lua",
         "if running_job(schedule) then return {'RUNNING'} end\n",
