@@ -10,6 +10,8 @@ from django_delayq.job.job import DJANGO_TASK, Flag, Job
 from django_delayq.job.value import fast_dataclass, with_changes
 
 _HAS_EXTRAS, _DELAYED, _LIMITED = Flag.HAS_EXTRAS.value, Flag.DELAYED.value, Flag.LIMITED.value
+#: By number: to make one takes 0.9 µs.
+_FLAGS = tuple(map(Flag, range(128)))
 _KEEPS_RESULT, _EXPIRES, _DJANGO = Flag.KEEPS_RESULT.value, Flag.EXPIRES.value, DJANGO_TASK.flags.value
 
 
@@ -111,7 +113,7 @@ def encode_new(job: Job, *, max_payload: int, delayed: bool = False, in_fair_que
     if job.django:
         flags |= _DJANGO
     if flags != known:
-        job = with_changes(job, flags=Flag(flags))
+        job = with_changes(job, flags=_FLAGS[flags])
     return encode(job, max_payload=max_payload)
 
 
