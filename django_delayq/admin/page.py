@@ -125,7 +125,7 @@ class PageContext:
 
     @cached_property
     def reads(self) -> ShardReads:
-        """The reads of this page, of all shards at once. A server that does not answer is not asked again."""
+        """Reads all shards side by side for this page. A server that does not answer is asked once."""
         return self.store.reads(partial=True)
 
     @cached_property

@@ -126,9 +126,9 @@ class Layout:
         return shard_of(routing, self.shards)
 
     def places(self, routing: bytes) -> list[Place]:
-        """Return the shards in which a value may have something, in the order in which they are asked; home is last.
+        """Return the shards that may have something of a value, in the order to ask them. Its home is last.
 
-        Home may also be among the others: the value may still be there, or not yet have come back to it.
+        The home may also be one of the others: the value is still there, or comes back there later.
         """
         found = list[Place]()
         for at, each in enumerate(self.chain, start=1):

@@ -32,7 +32,7 @@ class Served(NamedTuple):
 
 def follow_layout(store: Store, served: Served) -> None:
     """Add the services of the shards that a later layout has; they are not started yet. One round trip."""
-    store.layouts.read()
+    store.layouts.read_any()
     for shard in store.shards[len(served.services) :]:
         served.add(shard)
 

@@ -165,11 +165,9 @@ def run_services(
     def watch() -> None:
         while follow is not None and not stopping.wait(LEARN_EVERY):
             known = len(services)
-            try:
+            # In an outage each service has its own line in the log, and serves the shards that are known.
+            with contextlib.suppress(StoreError):
                 follow()
-            except StoreError as error:
-                # The next look may succeed; meanwhile the shards that are known are served.
-                logger.warning("The layout of the shards could not be read: %s", error)
             for service, reporter in zip(services[known:], reporters[known:], strict=True):
                 running.add(service)
                 reporter.start()

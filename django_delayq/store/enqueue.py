@@ -328,7 +328,7 @@ def is_routed(job: Job) -> bool:
 
 
 def places_of(job: Job, layout: Layout) -> tuple[list[Place], bytes]:
-    """Return the shards that may have to store a new job, in the order in which they are asked; and its routing value.
+    """Return the shards that may have to store a new job, in the order to ask them, and its routing value.
 
     b"" is none. Raises ValueError if its limits lead to several shards.
     """

@@ -118,7 +118,7 @@ class Batch:
                 [self.handles[number] for number in found],
                 drafts=[self._drafts[number] for number in found],
                 passed=passed,
-                # Places of a later layout would have to be asked again.
+                # In a later layout the job has other places, and none of these was asked.
                 passed_in=self._layout,
                 tries=self._tries - 1,
             )

@@ -13,5 +13,6 @@ def take(value: str = "", seconds: float = 0.02) -> None:
     """Take a moment."""
     occurrence = current_job().occurrence
     note_run(value=value, occurrence=occurrence and occurrence.timestamp())
+    # The run has a length, so that two runs under one key or limit would overlap.
     time.sleep(seconds)
     note("end", id=current_job().id)

@@ -60,7 +60,8 @@ class Layouts:
         One round trip, and one more for each server that does not answer. Raises `StoreUnavailable` if none does.
         """
         errors = list[StoreUnavailable]()
-        for shard in range(self.layout.served):
+        # A server that was not reached lately may take a whole timeout again.
+        for shard in sorted(range(self.layout.served), key=lambda index: self._shard(index).route.is_down):
             if errors and self._shard(shard).route.is_down:
                 continue
             try:
@@ -74,7 +75,7 @@ class Layouts:
         if monotonic() >= self._learn_again_at:
             self._learn_again_at = monotonic() + LEARN_EVERY
             with suppress(StoreUnavailable):
-                self.read()
+                self.read_any()
 
     def adopt(self, layout: Layout) -> None:
         """Use a layout from now on, if it is later than the one that is known."""
@@ -82,7 +83,7 @@ class Layouts:
             before = self._known.layout
             if layout.number <= before.number:
                 return
-            # First: whoever sees the later layout must see that jobs may have shards of another one.
+            # Set first: a thread that reads the later layout must not miss that older jobs have other shards.
             self.has_followed = self.has_followed or (layout.chain, layout.served) != (before.chain, before.served)
             self._known.layout = layout
 

@@ -1,8 +1,8 @@
 -- Layout: whether a caller knows the layout of the shards, and what is left of an older one here. A part of the prelude.
 --
 -- `lingering` has the routing values that belong to another shard by now and have something here: a job that has not ended,
--- a slot, or a limit that is not open yet. A value goes when a count no longer finds it, and never comes back: whoever has
--- something new of it asks here first, and is sent on. The count is made in batches, by a caller:
+-- a slot, or a limit that is not open yet. A count that finds nothing of a value removes it. It does not come back: a caller
+-- that stores something of the value asks this shard first, and is sent on. A caller makes the count in batches:
 --   '': number of the last count that began (8), of the last one that ended (8), and of the layout that was known when that
 --     one began (8);
 --   routing value: number of the count that found it, or during which something was stored for it;

@@ -67,7 +67,7 @@ class ClusterTopology(Topology):
             except redis_errors.RedisError:
                 # One that does not answer is no stranger.
                 continue
-            # Not `_node_at()`: nodes of another cluster must not be asked for the map.
+            # `_node_at()` would add the nodes of the other cluster to those that this process asks for the map.
             named = {address for _, _, *servers in ranges for address in self._addresses(node, servers)}
             if self._members.isdisjoint(named):
                 found.append(node.connections.label)
@@ -137,7 +137,7 @@ class ClusterTopology(Topology):
             addresses = self._addresses(informant, servers)
             owners[first : last + 1] = [self._at(addresses[0])] * (last + 1 - first)
             members.update(addresses)
-        # Replicas are asked for the map when no primary answers.
+        # If no primary answers, a replica has the map.
         for address in members:
             self._at(address)
         for address, node in list(self._nodes.items()):

@@ -2,7 +2,6 @@
 
 import random
 import re
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ import pytest
 
 from django_delayq.store.slots import slot_of_shard
 from django_delayq.store.store import Store, get_store
+from tests.chaos.harness.repeated import Repeated
 from tests.sample_app.growth_tasks import LIMITS, take
 from tests.servers.local_cluster import LocalCluster
 from tests.subprocesses import Command, Processes, until
@@ -39,80 +39,57 @@ def cluster(processes: Processes, server_program: Path) -> Iterator[LocalCluster
         yield started
 
 
-class Load:
-    """Enqueues jobs of all kinds from a thread inside a `with` block."""
+class Load(Repeated):
+    """Enqueues jobs of all kinds."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(every=0.01)
         self._chance = random.Random(seed)
         #: Handles of the jobs that were created: id -> kind and value.
         self.jobs: dict[str, tuple[str, str]] = {}
         self.errors: list[Exception] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     def until_more(self, count: int) -> None:
         """Wait until so many more jobs are created."""
         enough = len(self.jobs) + count
         until(lambda: len(self.jobs) >= enough or self.errors, what=f"{count} more jobs")
 
-    def _run(self) -> None:
-        while not self._over.wait(0.01):
-            kind, value = self._chance.choice(["", "key", "tenant", "limit"]), self._chance.choice(VALUES)
-            option: Any = ("account", value) if kind == "limit" else value
-            options = {kind: option} if kind else {}
-            try:
-                handle = take.using(delay=self._chance.choice([None, 0.3]), **options).enqueue(value)
-            except Exception as error:
-                self.errors.append(error)
-                continue
-            if handle.created:
-                self.jobs[handle.id] = kind, value
+    def step(self) -> None:
+        kind, value = self._chance.choice(["", "key", "tenant", "limit"]), self._chance.choice(VALUES)
+        option: Any = ("account", value) if kind == "limit" else value
+        options = {kind: option} if kind else {}
+        try:
+            handle = take.using(delay=self._chance.choice([None, 0.3]), **options).enqueue(value)
+        except Exception as error:
+            self.errors.append(error)
+            return
+        if handle.created:
+            self.jobs[handle.id] = kind, value
 
 
-class Watch:
-    """Looks from a thread whether a key is held in two shards, or a limit has jobs in two, inside a `with` block."""
+class Watch(Repeated):
+    """Looks whether a key is held in two shards."""
 
     def __init__(self) -> None:
+        super().__init__(every=0.02)
         self._store = Store(get_store().config)
         self.split: list[Any] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._store.disconnect_idle()
 
-    def _run(self) -> None:
-        while not self._over.wait(0.02):
-            found = defaultdict(list)
-            for index in range(5):
-                shard = self._store.producer_shard(index)
-                held = shard.execute("HGETALL", shard.keys("unique_keys"))
-                for key, member in zip(held[::2], held[1::2], strict=True):
-                    found[key].append((index, member))
-            for key, places in found.items():
-                # The first may have ended before the second was stored.
-                again = [
-                    self._store.producer_shard(index).execute(
-                        "HGET", self._store.producer_shard(index).keys("unique_keys"), key
-                    )
-                    for index, _ in places
-                ]
-                if len(places) > 1 and again == [member for _, member in places]:
-                    self.split.append(places)
+    def step(self) -> None:
+        shards, found = [self._store.producer_shard(index) for index in range(5)], defaultdict(list)
+        for index, shard in enumerate(shards):
+            held = shard.execute("HGETALL", shard.keys("unique_keys"))
+            for key, member in zip(held[::2], held[1::2], strict=True):
+                found[key].append((index, member))
+        for key, places in found.items():
+            # The first may have ended before the second was stored.
+            again = [shards[index].execute("HGET", shards[index].keys("unique_keys"), key) for index, _ in places]
+            if len(places) > 1 and again == [member for _, member in places]:
+                self.split.append(places)
 
 
 def grown(processes: Processes, chance: random.Random) -> list[Command]:

@@ -20,6 +20,7 @@ from django_delayq.store.digests import key_digest, tenant_digest
 from django_delayq.store.growth.growth import Growth
 from django_delayq.store.store import get_store
 from django_delayq.task.finding import get_job
+from tests.integration.growth.command import shards
 from tests.integration.growth.several import HOUR, Process, holders
 from tests.sample_app.tasks import noop
 
@@ -38,14 +39,6 @@ def _two_shards(delayq_settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(resharding, "LEARN_EVERY", 0.0)
     yield
     get_store().disconnect_idle()
-
-
-def shards(*args: str) -> dict[str, Any]:
-    """Run the command; return what it prints as JSON."""
-    out = StringIO()
-    call_command("delayq_shards", *args, "--json", "--yes", "--wait", "0", stdout=out)
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
 
 
 def fill() -> list[Any]:

@@ -1,6 +1,5 @@
 """Dropping: a shard goes when nothing can come back to it, and when nobody misses what it had."""
 
-import json
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -16,6 +15,7 @@ from django_delayq.management import resharding
 from django_delayq.store.digests import key_digest, routing_of
 from django_delayq.store.growth.growth import Growth
 from django_delayq.store.store import get_store
+from tests.integration.growth.command import shards
 from tests.integration.growth.several import HOUR, Process
 from tests.sample_app.tasks import noop
 from tests.shard_apis import ShardApis
@@ -31,14 +31,6 @@ def _four_shards(delayq_settings: Any, monkeypatch: pytest.MonkeyPatch) -> Itera
     get_store().store_limits()
     yield
     get_store().disconnect_idle()
-
-
-def shards(*args: str) -> dict[str, Any]:
-    """Run the command; return what it prints as JSON."""
-    out = StringIO()
-    call_command("delayq_shards", *args, "--json", "--yes", "--wait", "0", stdout=out)
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
 
 
 def run_all(redis: Any) -> None:
