@@ -102,13 +102,14 @@ class Command(OperatingCommand):
         owners, _ = _owners(store, layout.served)
         reads = store.reads(partial=True)
         snapshots = reads.read(lambda index: store.dashboard(index).read_snapshot())
+        memory = reads.read(lambda index: store.dashboard(index).read_memory(snapshots[index].queues))
         missing = missing_facts(reads)
         left = {} if layout.is_finished or missing else resharding.left()
         shards = []
-        for index, snapshot in snapshots.items():
+        for index in memory:
+            snapshot = snapshots[index]
             total, hour = snapshot.total, snapshot.hour(ALL_JOBS)
-            figures = [total.scheduled, total.ready, snapshot.claimed, snapshot.dead, hour.done]
-            figures.append(store.dashboard(index).memory(snapshot.queues))
+            figures = [total.scheduled, total.ready, snapshot.claimed, snapshot.dead, hour.done, memory[index]]
             shards.append((index, slot_of_shard(index), owners[index], *figures, _kinds(left.get(index, Counter()))))
         servers = [(server.address, info) for server, info in store.check_servers().answering]
         if options["json"]:

@@ -10,6 +10,7 @@ from django_delayq.metrics import ALL_JOBS, queue_dimension, task_dimension
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue
+from django_delayq.store.nodes.resp import encode
 from django_delayq.store.queries.job_pages import whole
 from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot, read_paused_tasks
 from django_delayq.store.servers.server_info import ServerInfo
@@ -59,14 +60,14 @@ class DashboardQueries:
         [counts] = yield [self._shard.call(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
         return [int(count) for count in counts]
 
-    def memory(self, queues: Iterable[str]) -> int:
-        """Return the bytes that the jobs of a shard take, estimated from samples. One round trip, O(1) a queue.
+    def read_memory(self, queues: Iterable[str]) -> Reading[int]:
+        """Return the reading of the bytes that the jobs of a shard take, estimated from samples. O(1) a queue.
 
         Results that are kept and the tenants of fair queues are left out.
         """
         keys = self._shard.keys
         names = [*map(keys, _LARGE), *(key for queue in queues for key in (keys.scheduled(queue), keys.ready(queue)))]
-        sizes = self._shard.execute_all([["MEMORY", "USAGE", name, "SAMPLES", _SAMPLES] for name in names])
+        sizes = yield [encode("MEMORY", "USAGE", name, "SAMPLES", _SAMPLES) for name in names]
         return sum(size or 0 for size in sizes)
 
     def _read_snapshot(

@@ -367,7 +367,7 @@ def move_shards(role: ShardApis, every: ShardApis) -> Any:
     Schedules(every.shard).set_schedules(made)
     assert growth.move_schedules() == 0
     role.store.dashboard(0).snapshot()
-    role.store.dashboard(0).memory(["default"])
+    role.store.producer_shard(0).read(role.store.dashboard(0).read_memory(["default"]))
     return growth.count() is not None
 
 
