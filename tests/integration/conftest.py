@@ -1,5 +1,6 @@
-"""APIs on the session's server, and on a server of the test's own whose memory can be filled."""
+"""APIs on the session's server, and on a server of the test's own whose memory can be filled; no garbage collector."""
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,3 +37,12 @@ def own_apis(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis
     apis = ShardApis(start_redis(options={"maxmemory-policy": "noeviction"}).url)
     yield apis
     apis.close()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Switch the garbage collector off."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -102,7 +102,8 @@ class PendingReply:
                 try:
                     replies.append(self._read())
                 except redis_errors.ResponseError as error:
-                    replies.append(error)
+                    # Its traceback would have this frame, and so the error itself.
+                    replies.append(error.with_traceback(None))
         except BaseException:
             self.abandon()
             raise

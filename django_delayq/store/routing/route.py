@@ -125,23 +125,27 @@ class Route:
     ) -> list[Any]:
         """Send commands that failed on a node until a server runs them or refuses them for good."""
         redirects = 0
-        while True:
-            redirect = self.topology.follow(error, self._slot, node)
-            # In a row: a slot that is moving may send each try to another server for as long as the move takes.
-            redirects = redirects + 1 if redirect else 0
-            if node is not None and isinstance(error, UNREACHABLE):
-                node.record(reached=False)
-            if redirects > _MOST_REDIRECTS or redirect is None and not self._wait(error, until):
-                raise error
-            try:
-                node = redirect.node if redirect else self.node
-                replies = self._send_to(node, commands, asking=redirect is not None and redirect.asking)
-                found = _checked(replies, may_fail)
-            except redis_errors.RedisError as again:
-                error = again
-            else:
-                node.record(reached=True)
-                return found
+        try:
+            while True:
+                redirect = self.topology.follow(error, self._slot, node)
+                # In a row: a slot that is moving may send each try to another server for as long as the move takes.
+                redirects = redirects + 1 if redirect else 0
+                if node is not None and isinstance(error, UNREACHABLE):
+                    node.record(reached=False)
+                if redirects > _MOST_REDIRECTS or redirect is None and not self._wait(error, until):
+                    raise error
+                try:
+                    node = redirect.node if redirect else self.node
+                    asking = redirect is not None and redirect.asking
+                    found = _checked(self._send_to(node, commands, asking=asking), may_fail)
+                except redis_errors.RedisError as again:
+                    error = again
+                else:
+                    node.record(reached=True)
+                    return found
+        finally:
+            # This frame is in the traceback of the error. A circle would keep the variables of all callers in memory.
+            del error
 
     def _send_to(self, node: Node, commands: Sequence[bytes], *, asking: bool) -> list[Any]:
         """Send commands to a node and return their replies; `asking`: the slot is about to move there."""
@@ -164,7 +168,11 @@ class Route:
 
 def _checked(replies: list[Any], may_fail: int) -> list[Any]:
     """Return replies. Raises the first error reply, except among the last `may_fail`."""
-    for reply in replies[: len(replies) - may_fail]:
-        if isinstance(reply, redis_errors.RedisError):
-            raise reply
-    return replies
+    errors = [each for each in replies[: len(replies) - may_fail] if isinstance(each, redis_errors.RedisError)]
+    if not errors:
+        return replies
+    try:
+        raise errors[0]
+    finally:
+        # As in `_send_again()`.
+        del errors, replies

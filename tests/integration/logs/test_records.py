@@ -1,11 +1,10 @@
 """Records about jobs: each failed attempt has its exception and fields, and a filter adds the job to other records."""
 
 import asyncio
-import gc
 import json
 import logging
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -138,15 +137,6 @@ def test_an_exception_that_a_request_hides_is_in_no_record(
 
 class Large:
     """A variable of a task."""
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """Switch the garbage collector off."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("request_kind", [None, RetryLater], ids=repr)
