@@ -7,7 +7,7 @@ import pytest
 import django_delayq
 from tests.mutation import MUTATIONS
 from tests.stateful.mutations.engine import MORE
-from tests.stateful.mutations.first import FIRST
+from tests.stateful.mutations.first import FIRST, PROMISES
 from tests.stateful.mutations.limits import LIMITS
 from tests.stateful.mutations.mutation import Mutation
 from tests.stateful.mutations.schedule_runs import FIRST_OF_RUNS, RUNS
@@ -17,7 +17,7 @@ from tests.stateful.mutations.throttles import THROTTLES
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
 OF_SCHEDULES = [*FIRST_OF_SCHEDULES, *FIRST_OF_RUNS, *SCHEDULES, *RUNS]
-BUGS = [*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *OF_SCHEDULES, *MUTATIONS]
+BUGS = [*FIRST, *PROMISES, *MORE, *TENANTS, *THROTTLES, *LIMITS, *OF_SCHEDULES, *MUTATIONS]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)

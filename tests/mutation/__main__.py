@@ -16,7 +16,7 @@ from pathlib import Path
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.mutation import MUTATIONS
 from tests.stateful.mutations.engine import MORE
-from tests.stateful.mutations.first import FIRST
+from tests.stateful.mutations.first import FIRST, PROMISES
 from tests.stateful.mutations.limits import LIMITS
 from tests.stateful.mutations.mutation import Mutation
 from tests.stateful.mutations.plant import ROOT, plant
@@ -91,7 +91,10 @@ def judge(bug: Mutation, tests: tuple[str, ...]) -> bool:
 
 def main(words: str = "") -> int:
     """Run the bugs, as many at once as there are CPUs, and return the exit code."""
-    known = [*((bug, ()) for bug in (*FIRST, *MORE, *TENANTS, *THROTTLES, *LIMITS, *OF_SCHEDULES)), *MUTATIONS.items()]
+    known = [
+        *((bug, ()) for bug in (*FIRST, *PROMISES, *MORE, *TENANTS, *THROTTLES, *LIMITS, *OF_SCHEDULES)),
+        *MUTATIONS.items(),
+    ]
     bugs = [(bug, tests) for bug, tests in known if words in bug.name]
     if not bugs:
         print(f"No bug has {words!r} in its name; tests/mutation/ and tests/stateful/mutations.py have the names.")

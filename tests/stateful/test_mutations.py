@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from tests.stateful.mutations.engine import MORE
-from tests.stateful.mutations.first import FIRST
+from tests.stateful.mutations.first import FIRST, PROMISES
 from tests.stateful.mutations.limits import LIMITS
 from tests.stateful.mutations.mutation import Mutation
 from tests.stateful.mutations.plant import plant
@@ -36,7 +36,9 @@ def check_caught(bug: Mutation, folder: Path, url: str, examples: int, machine: 
     assert ended.returncode == DETECTED, f"{bug.name}: {ended.stdout}{ended.stderr}"
 
 
-@pytest.mark.parametrize("machine", ["", "limits", "schedules"])
+@pytest.mark.parametrize(
+    "machine", ["", pytest.param("limits", marks=pytest.mark.slow), pytest.param("schedules", marks=pytest.mark.slow)]
+)
 def test_copy_without_bug_passes(machine: str, client: Redis, redis_url: str, tmp_path: Path) -> None:
     ended = walk_with(None, tmp_path, redis_url, WITHOUT_BUG, machine)
     assert ended.returncode == PASSED, ended.stdout + ended.stderr
@@ -47,7 +49,7 @@ def test_state_machine_detects_bug(bug: Mutation, client: Redis, redis_url: str,
     check_caught(bug, tmp_path, redis_url, EXAMPLES)
 
 
-@pytest.mark.parametrize("bug", [*FIRST_OF_SCHEDULES, *FIRST_OF_RUNS], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", FIRST_OF_RUNS, ids=lambda bug: bug.name)
 def test_state_machine_detects_first_bug_of_schedules(
     bug: Mutation, client: Redis, redis_url: str, tmp_path: Path
 ) -> None:
@@ -55,7 +57,7 @@ def test_state_machine_detects_first_bug_of_schedules(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [*MORE, *TENANTS, *THROTTLES], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*PROMISES, *MORE, *TENANTS, *THROTTLES], ids=lambda bug: bug.name)
 def test_state_machine_detects_further_bug(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES)
 
@@ -67,6 +69,6 @@ def test_state_machine_detects_bug_of_limits(bug: Mutation, client: Redis, redis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [*SCHEDULES, *RUNS], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*FIRST_OF_SCHEDULES, *SCHEDULES, *RUNS], ids=lambda bug: bug.name)
 def test_state_machine_detects_bug_of_schedules(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES, "schedules")
