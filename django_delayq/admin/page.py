@@ -125,7 +125,7 @@ class PageContext:
 
     @cached_property
     def reads(self) -> ShardReads:
-        """Reads all shards side by side for this page. A server that does not answer is asked once."""
+        """The reads of this page: of all shards side by side, without those whose server has not answered."""
         return self.store.reads(partial=True)
 
     @cached_property

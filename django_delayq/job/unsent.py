@@ -11,7 +11,7 @@ from django_delayq.job.value import fast_dataclass, with_changes
 
 _HAS_EXTRAS, _DELAYED, _LIMITED = Flag.HAS_EXTRAS.value, Flag.DELAYED.value, Flag.LIMITED.value
 #: By number: to make one takes 0.9 µs.
-_FLAGS = tuple(map(Flag, range(128)))
+_FLAGS = tuple(map(Flag, range(2 * max(Flag))))
 _KEEPS_RESULT, _EXPIRES, _DJANGO = Flag.KEEPS_RESULT.value, Flag.EXPIRES.value, DJANGO_TASK.flags.value
 
 

@@ -118,7 +118,7 @@ class Batch:
                 [self.handles[number] for number in found],
                 drafts=[self._drafts[number] for number in found],
                 passed=passed,
-                # In a later layout the job has other places, and none of these was asked.
+                # A later layout names other shards for the job, which were not asked yet.
                 passed_in=self._layout,
                 tries=self._tries - 1,
             )

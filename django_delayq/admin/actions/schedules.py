@@ -1,7 +1,7 @@
 """Schedule actions: what people do to one recurring schedule; a page confirms each first."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -80,8 +80,7 @@ def _run(page: PageContext, stored: StoredSchedule, form: Any) -> Iterator[str]:
     # Only in the shard of the schedule its overlap is known.
     page.store.layouts.read()
     shard = page.store.schedule_places.shard(stored)
-    unsent = new_job(stored.definition, None)
-    unsent = replace(unsent, job=replace(unsent.job, shard=shard))
+    unsent = new_job(stored.definition, None, shard=shard)
     page.store.enqueue_api(shard).enqueue([unsent])
     yield gettext("job %s") % to_text(unsent.job.raw_id, shard)
 

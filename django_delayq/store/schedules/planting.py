@@ -93,8 +93,11 @@ class Planting:
         return len(plan.occurrences)
 
 
-def new_job(definition: Definition, occurrence_us: int | None) -> UnsentJob:
-    """Return the job of an occurrence; None: that of `run_now()`, which has no occurrence and is due at once."""
+def new_job(definition: Definition, occurrence_us: int | None, *, shard: int | None = None) -> UnsentJob:
+    """Return the job of an occurrence; None: that of `run_now()`, which has no occurrence and is due at once.
+
+    `shard` is that of the schedule, if it may have moved since it was read.
+    """
     schedule, expiry, due_us = definition.schedule, definition.job.expiry, None
     if occurrence_us is not None:
         due_us = schedule.due_us(occurrence_us)
@@ -107,7 +110,8 @@ def new_job(definition: Definition, occurrence_us: int | None) -> UnsentJob:
     occurrence = Occurrence(schedule.name, occurrence_us)
     # With its flags: otherwise a second copy would be made for them, which takes a tenth of the time of planting.
     flags = definition.job.flags | (_FLAGS if due_us is None else _PLANTED_FLAGS)
-    job = replace(definition.job, raw_id=next_id(), occurrence=occurrence, expiry=expiry, flags=flags)
+    shard = definition.job.shard if shard is None else shard
+    job = replace(definition.job, raw_id=next_id(), shard=shard, occurrence=occurrence, expiry=expiry, flags=flags)
     # MAX_PAYLOAD counts when the schedule is set. Its jobs have more in their bodies, and it may be less by now.
     job, body = encode_new(job, max_payload=sys.maxsize, delayed=due_us is not None)
     return UnsentJob(job=job, body=body, due_us=due_us, cost=definition.cost, drops=definition.drops)

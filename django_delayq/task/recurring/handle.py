@@ -169,10 +169,10 @@ class ScheduleHandle:
         """
         # Only in the shard of the schedule its overlap is known.
         self._store.layouts.read()
-        shard, draft = self._shard, new_job(self._definition, None)
-        job = replace(draft.job, shard=shard)
-        draft = replace(draft, job=job, on_commit=self._waits_for_commit, database=self._database)
-        handle = JobHandle(raw_id=job.raw_id, shard=shard, draft=draft, backend=self.backend)
+        shard = self._shard
+        draft = new_job(self._definition, None, shard=shard)
+        draft = replace(draft, on_commit=self._waits_for_commit, database=self._database)
+        handle = JobHandle(raw_id=draft.job.raw_id, shard=shard, draft=draft, backend=self.backend)
         outbox.accept([handle])
         return handle
 

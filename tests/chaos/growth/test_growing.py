@@ -92,6 +92,16 @@ class Watch(Repeated):
                 self.split.append(places)
 
 
+def started(processes: Processes) -> list[Command]:
+    """Start a dispatcher and two workers, and set schedules whose jobs they run each second."""
+    get_store().check_shards()
+    get_store().store_limits()
+    running = [processes.dispatcher(), processes.worker(), processes.worker()]
+    every = [{"name": name, "every": 1, "args": [name], "catch_up": "all", "overlap": "wait"} for name in NAMES]
+    take.schedules.set_many(every)
+    return running
+
+
 def grown(processes: Processes, chance: random.Random) -> list[Command]:
     """Grow to 5 shards; the command is killed twice at some moment, and run again."""
     commands = []
@@ -115,11 +125,7 @@ def test_on_a_cluster(cluster: LocalCluster, processes: Processes, seed: int) ->
 
 def test_from_two_to_five_shards_under_load(processes: Processes, seed: int) -> None:
     chance = random.Random(seed)
-    get_store().check_shards()
-    get_store().store_limits()
-    running = [processes.dispatcher(), processes.worker(), processes.worker()]
-    every = [{"name": name, "every": 1, "args": [name], "catch_up": "all", "overlap": "wait"} for name in NAMES]
-    take.schedules.set_many(every)
+    running = started(processes)
     with Watch() as watch, Load(seed) as load:
         load.until_more(100)
         grown(processes, chance)
@@ -142,11 +148,7 @@ def test_from_two_to_five_shards_under_load(processes: Processes, seed: int) -> 
 @pytest.mark.slow
 def test_from_four_to_two_shards_under_load(processes: Processes, seed: int) -> None:
     processes.configure(SHARDS=4)
-    get_store().check_shards()
-    get_store().store_limits()
-    running = [processes.dispatcher(), processes.worker(), processes.worker()]
-    every = [{"name": name, "every": 1, "args": [name], "catch_up": "all", "overlap": "wait"} for name in NAMES]
-    take.schedules.set_many(every)
+    running = started(processes)
     with Watch() as watch, Load(seed) as load:
         load.until_more(100)
         assert processes.start("delayq_shards", "--shrink", 2, "--yes", "--wait", 5).wait() == 1

@@ -18,6 +18,10 @@ class Repeated:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no more steps."""
         self._over.set()
         self._thread.join()
 

@@ -1,14 +1,14 @@
 """Steady load: jobs that a thread enqueues one after another during a fault, and a check of their runs."""
 
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreError
+from tests.chaos.harness.repeated import Repeated
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
 
@@ -24,11 +24,12 @@ def now_and_later(number: int) -> Any:
     return tasks.record.using(delay=DELAY if number % 2 else None).job(number)
 
 
-class SteadyLoad:
+class SteadyLoad(Repeated):
     """Enqueue from a thread inside a `with` block. Refused jobs are not sent again."""
 
     def __init__(self, make: Callable[[int], Any] = now_and_later) -> None:
-        self._make = make
+        super().__init__(every=PAUSE)
+        self._make, self._number = make, 0
         #: id -> the earliest time at which the job may start.
         self.accepted: dict[str, float] = {}
         self.doubtful: dict[str, float] = {}
@@ -36,20 +37,6 @@ class SteadyLoad:
         self.errors: list[StoreError] = []
         #: Any other exception of an enqueue, which is a bug.
         self.unexpected_errors: list[Exception] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop to enqueue."""
-        self._over.set()
-        self._thread.join()
 
     def until_error(self) -> StoreError:
         """Wait for the next error and return it."""
@@ -63,20 +50,19 @@ class SteadyLoad:
             lambda: len(self.accepted) >= enough, what=f"{count} accepted jobs", details=lambda: f"{self.errors[-1:]}"
         )
 
-    def _run(self) -> None:
-        number = 0
-        while not self._over.wait(PAUSE):
-            job = self._make(number)
-            earliest = time.time() + (DELAY if number % 2 and self._make is now_and_later else 0)
-            number += 1
-            try:
-                enqueue_many([job])
-                self.accepted[job.id] = earliest
-            except StoreError as error:
-                (self.doubtful if error.maybe_accepted else self.refused)[job.id] = earliest
-                self.errors.append(error)
-            except Exception as fault:
-                self.unexpected_errors.append(fault)
+    def step(self) -> None:
+        """Enqueue the next job."""
+        number, self._number = self._number, self._number + 1
+        job = self._make(number)
+        earliest = time.time() + (DELAY if number % 2 and self._make is now_and_later else 0)
+        try:
+            enqueue_many([job])
+            self.accepted[job.id] = earliest
+        except StoreError as error:
+            (self.doubtful if error.maybe_accepted else self.refused)[job.id] = earliest
+            self.errors.append(error)
+        except Exception as fault:
+            self.unexpected_errors.append(fault)
 
     def check(
         self, processes: Processes, commands: Sequence[Command], *, forgotten: Sequence[tuple[float, float]] = ()
