@@ -293,8 +293,9 @@ class Config:
         "Number of replicas that must have a job before it counts as accepted: enqueueing, cancelling, rescheduling "
         "and requeueing jobs and changing recurring schedules then end when so many have confirmed it. Otherwise "
         "`NotReplicated` is raised: the call was carried out, and a failover may undo it. Its `resend()` sends the "
-        "same jobs again, and returns when they are confirmed. Without it, what Redis accepted in the last "
-        "milliseconds before a failover may be lost.",
+        "same jobs again, and returns when they are confirmed. Set it to the number of all replicas of a server: with "
+        "fewer, a failover may promote one that does not have an accepted job. Without it, what Redis accepted in the "
+        "last milliseconds before a failover may be lost.",
     )
     wait_timeout: float = setting(
         1.0,

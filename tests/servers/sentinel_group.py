@@ -54,7 +54,7 @@ class SentinelGroup(ServerGroup):
         tls: Certificates | None = None,
     ) -> None:
         """`options` are those of the master and the replicas. With `tls` all of them announce TLS ports."""
-        self._program, self._replicas = server, replicas
+        self._program, self.replicas = server, replicas
         self._options = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0"} | dict(options or {})
         self._options |= dict.fromkeys(_PASSWORD_OPTIONS, password) if password else {}
         self.password, self.sentinel_password = password, sentinel_password
@@ -67,7 +67,7 @@ class SentinelGroup(ServerGroup):
 
     def _start_all(self) -> None:
         """Start everything and return when the Sentinels know each other and the replicas."""
-        for index in range(1 + self._replicas):
+        for index in range(1 + self.replicas):
             primary = {"replicaof": f"127.0.0.1 {self.port_of(self.servers[0])}"} if index else {}
             self.servers.append(self._start(LocalRedisServer, self._options | primary))
         lines = [

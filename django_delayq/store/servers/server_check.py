@@ -115,6 +115,12 @@ class ServerCheck:
         if info.replica:
             return
         settings = info.settings
+        if 0 < self.wait_replicas < info.replicas:
+            yield (
+                f"{info.replicas} replicas are connected, but DELAYQ['WAIT_REPLICAS'] is {self.wait_replicas}: a "
+                f"failover may promote one that does not have an accepted job, which is lost then. Set it to "
+                f"{info.replicas}."
+            )
         if not info.replicas:
             yield (
                 "The Redis server has no replica, so nothing takes over when it is down: its jobs wait, and with its "

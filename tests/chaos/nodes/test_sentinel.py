@@ -1,6 +1,7 @@
-"""Sentinel: a master with two replicas and three Sentinels, all with passwords. Processes follow the master.
+"""Sentinel: a master with replicas and three Sentinels, all with passwords. Processes follow the master.
 
-With WAIT_REPLICAS no accepted job is lost, whether the master is killed, or replaced while it still accepts jobs.
+With WAIT_REPLICAS for all replicas no accepted job is lost, whether the master is killed, or replaced while it still
+accepts jobs.
 """
 
 import os
@@ -8,22 +9,29 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from django_delayq.exceptions import NotReplicated
 from tests.chaos.harness.options import sized
 from tests.chaos.harness.steady_load import SteadyLoad
+from tests.sample_app import tasks
 from tests.servers.sentinel_group import SentinelGroup
 from tests.subprocesses import Processes, until
 
 
 @pytest.fixture
-def group(server_program: Path) -> Iterator[SentinelGroup]:
-    with SentinelGroup(server=server_program, password="of-data", sentinel_password="of-sentinels") as started:
+def group(server_program: Path, request: pytest.FixtureRequest) -> Iterator[SentinelGroup]:
+    """A master with one replica, or with as many as the test says."""
+    options = {"password": "of-data", "sentinel_password": "of-sentinels", "replicas": getattr(request, "param", 1)}
+    with SentinelGroup(server=server_program, **options) as started:
         yield started
 
 
+#: The delay of every second job, in seconds: all processes have left the old master by then, so it runs no job that the
+#: new one does not know.
+DELAY = 4.0
 #: Seconds before its end whose steps a master may not have replicated, and seconds after the promotion of another in
 #: which processes may still reach it.
 LAG = 1.5
@@ -43,14 +51,19 @@ def replace_master(group: SentinelGroup, *, kill: bool) -> tuple[float, float]:
     return began, promoted
 
 
+def now_or_later(number: int) -> Any:
+    """Make a job that is due at once or, for every second number, after DELAY."""
+    return tasks.record.using(delay=DELAY if number % 2 else None).job(number)
+
+
 def fail_over_under_load(
     processes: Processes, group: SentinelGroup, print_now: Callable[[str], None], *, count: int
 ) -> None:
     """Replace the master so many times, by turns killed and asked for, and check the jobs."""
-    processes.configure(REDIS=group.setting, LEASE=3, WAIT_REPLICAS=1, WAIT_TIMEOUT=0.5)
+    processes.configure(REDIS=group.setting, LEASE=3, WAIT_REPLICAS=group.replicas, WAIT_TIMEOUT=0.5)
     commands = [processes.dispatcher(), processes.worker(), processes.worker()]
     promotions = []
-    with SteadyLoad() as load:
+    with SteadyLoad(now_or_later) as load:
         for number in range(count):
             load.until_accepted(50)
             promotions.append(replace_master(group, kill=number % 2 == 0))
@@ -75,15 +88,19 @@ def test_no_accepted_job_is_lost_when_the_master_is_replaced(
     fail_over_under_load(processes, group, print_now, count=2)
 
 
+@pytest.mark.parametrize("group", [2], indirect=True, ids=["two replicas"])
 def test_a_replaced_master_accepts_nothing_while_its_clients_reach_no_sentinel(
     processes: Processes, group: SentinelGroup
 ) -> None:
     known = group.sentinels[0]
     processes.configure(
-        REDIS={**group.setting, "sentinels": [("127.0.0.1", known.port)]}, LEASE=3, WAIT_REPLICAS=1, WAIT_TIMEOUT=0.5
+        REDIS={**group.setting, "sentinels": [("127.0.0.1", known.port)]},
+        LEASE=3,
+        WAIT_REPLICAS=group.replicas,
+        WAIT_TIMEOUT=0.5,
     )
     commands = [processes.dispatcher(), processes.worker()]
-    with SteadyLoad() as load:
+    with SteadyLoad(now_or_later) as load:
         load.until_accepted(50)
         assert known.pid is not None
         os.kill(known.pid, signal.SIGSTOP)
@@ -100,6 +117,7 @@ def test_a_replaced_master_accepts_nothing_while_its_clients_reach_no_sentinel(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("group", [1, 2], indirect=True, ids=["one replica", "two replicas"])
 def test_no_accepted_job_is_lost_in_twenty_failovers(
     processes: Processes, group: SentinelGroup, print_now: Callable[[str], None]
 ) -> None:

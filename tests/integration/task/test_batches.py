@@ -29,6 +29,8 @@ def scripts_run(client: Redis) -> int:
 def counted(client: Redis) -> Iterator[Redis]:
     """The client of a server that knows the scripts and has counted none yet."""
     noop.enqueue()
+    # Several jobs are another script.
+    noop.enqueue_many([(1,), (2,)])
     client.flushdb()
     client.config_resetstat()
     yield client

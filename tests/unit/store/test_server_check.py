@@ -111,6 +111,15 @@ def test_fewer_replicas_than_enqueues_wait_for_are_an_error() -> None:
     assert list(check(few, wait_replicas=1).errors()) == []
 
 
+def test_more_replicas_than_enqueues_wait_for_are_a_warning() -> None:
+    two = server("a:1", connected_slaves="2")
+    [finding] = check(two, wait_replicas=1).warnings()
+    assert finding.startswith("2 replicas are connected, but DELAYQ['WAIT_REPLICAS'] is 1")
+    assert list(check(two, wait_replicas=2).warnings()) == list(check(two).warnings()) == []
+    # Nothing takes over.
+    assert list(check(two, wait_replicas=1, has_failover=False).warnings()) == []
+
+
 def test_a_master_that_accepts_jobs_when_it_is_cut_off_is_a_warning() -> None:
     for name in ("min-replicas-to-write", "min-replicas-max-lag"):
         careless = server("a:1", settings={**SETTINGS, name: "0"})
