@@ -33,8 +33,8 @@ def group(server_program: Path, request: pytest.FixtureRequest) -> Iterator[Sent
 #: new one does not know.
 DELAY = 4.0
 #: Seconds before its end whose steps a master may not have replicated, and seconds after the promotion of another in
-#: which processes may still reach it.
-LAG = 1.5
+#: which processes may still reach it: they ask the Sentinels once a second.
+LAG = 3.0
 
 
 def replace_master(group: SentinelGroup, *, kill: bool) -> tuple[float, float]:
