@@ -28,16 +28,19 @@ def resumed(commands: Sequence[Command]) -> Counter[str]:
 
 @contextmanager
 def logged_once(processes: Processes, commands: Sequence[Command]) -> Iterator[None]:
-    """Check that each process logs the outage inside the block once, however long it lasts, and logs its recovery."""
+    """Check that each process logs the outage inside the block once, however long it lasts, and logs its recovery.
+
+    On a slow machine a server may be away several times.
+    """
     warned, recovered = warnings(commands), resumed(commands)
     yield
     processes.until(
         lambda: (resumed(commands) - recovered).keys() >= {"Worker", "Dispatcher"},
         what="all to work again",
     )
-    new = warnings(commands) - warned
+    new, outages = warnings(commands) - warned, resumed(commands) - recovered
     # A pending reply to a blocking pop can fail after the outage and cause a second warning.
-    assert max(new.values()) <= 2, new
+    assert all(number <= max(2, 1 + outages[who]) for who, number in new.items()), (new, outages)
     assert all(command.running for command in commands)
     assert not any(command.failures for command in commands)
 
