@@ -185,7 +185,8 @@ def _look_and_tell(apis: ShardApis) -> None:
         assert apis.operations.pause(queue, by="ann", until_us=apis.clock.now_us + DAY)
     assert apis.operations.resume("default")
     forward_stream.append(apis.shard, {"id": "an id"})
-    survey = apis.store.dashboard(apis.shard.index)
+    survey, groups = apis.store.dashboard(apis.shard.index), apis.store.error_groups(apis.shard.index)
+    assert sum(each.count for each in groups.find_error_groups()) == survey.snapshot().dead
     assert survey.snapshot(tasks=["shop.remind"]).dead
     assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
 

@@ -6,8 +6,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_delayq.display.text import printable, short
 from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.errors.attempt_error import AttemptError
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.store.queries.job_filter import AttemptError
 
 #: Most characters of a message.
 _MAX_MESSAGE = 200

@@ -305,4 +305,5 @@ def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision, *, now
         crash_suspected=decision.crash_suspected,
     )
     queue = item.queue if decision.action is Action.RETRY else None
-    return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)
+    task = item.job.task if item.job else ""
+    return Reclaim(lease=item.lease, attempts=attempts, queue=queue, task=task, delay_us=decision.delay_us)

@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django_delayq.job.error_text import cut_error
+from django_delayq.job.errors.error_text import cut_error
 from django_delayq.job.value import has_type
 
 _HEAD = struct.Struct(">HB")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django_delayq.exceptions import PayloadTooLarge
-from django_delayq.job.error_text import find_message
+from django_delayq.job.errors.error_text import find_message
 from django_delayq.job.job import State
 from django_delayq.job.value import has_type
 

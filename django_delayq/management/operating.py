@@ -22,9 +22,9 @@ from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.limits import parked_for
 from django_delayq.display.text import read_span, short
 from django_delayq.exceptions import DelayQError, DelayValueError, InvalidMoment, UnknownQueue
+from django_delayq.job.errors.attempt_error import AttemptError
 from django_delayq.job.ids import from_text
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.store.queries.job_filter import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.shard_reads import ShardReads
 from django_delayq.store.store import Store, get_store

@@ -17,6 +17,7 @@ from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.progress import Progress
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
 from django_delayq.job.security.encryption import PROGRESS
+from django_delayq.job.security.error_group_record import error_group_of
 from django_delayq.job.value import fast_dataclass
 from django_delayq.recurring.run import RunOutcome
 from django_delayq.store.client.script import Script
@@ -185,7 +186,7 @@ class Claims:
                 case Action.ACKNOWLEDGE | Action.CANCEL:
                     acknowledged.append(claim.lease)
                 case Action.DEAD_LETTER:
-                    dead += [claim.lease, self._attempts(settlement)]
+                    dead += [claim.lease, self._attempts(settlement), self._error_group(settlement)]
                 case Action.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     rank = claim.rank if decision.keeps_rank else b""
@@ -195,7 +196,7 @@ class Claims:
                     paused = decision.parks and claim.job
                     releases += [claim.lease, number, claim.rank]
                     releases.append(paused_task_digest(paused.task) if paused else b"")
-        counts = (len(dead) // 2, len(retries) // 5, len(kept) // 3)
+        counts = (len(dead) // 3, len(retries) // 5, len(kept) // 3)
         return ExchangeRequest(
             worker_id=self.worker_id,
             number=self._number,
@@ -338,6 +339,10 @@ class Claims:
 
     def _attempts(self, settlement: Settlement) -> bytes:
         return pack_attempts(settlement.attempts, raw_id=settlement.claim.raw_id, cipher=self._cipher)
+
+    def _error_group(self, settlement: Settlement) -> bytes:
+        job = settlement.claim.job
+        return error_group_of(job.task if job else "", settlement.attempts, self._cipher)
 
     def _claim(
         self,

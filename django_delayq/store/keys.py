@@ -124,6 +124,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),
+    "dead_by_group": (
+        "zset",
+        "an entry of score 0 for each dead letter: its error group (12 bytes), time of death (8), id; sorted by these; "
+        "goes with its entry in dead_letters",
+    ),
+    "groups_of_dead": ("hash", "id of a dead letter -> its error group (12 bytes); goes with its entry there"),
+    "error_groups": (
+        "hash",
+        "error group -> when a dead letter of it came first and last (µs, 8 bytes each), and its label; at most 1,251; "
+        "the layout is in _dead_letters.lua; one without dead letters is forgotten after a week, if others come",
+    ),
     "spreads": (
         "hash",
         "name of a spread -> its start (µs), length (µs), places, how many are taken, and its callers; take_places "

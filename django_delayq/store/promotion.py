@@ -9,6 +9,7 @@ from django_delayq.job.body.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
+from django_delayq.job.security.error_group_record import error_group_of
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue, encode_queue
@@ -90,8 +91,9 @@ class Reclaim:
     #: Includes the expired attempt. If it is marked as spared instead, the decision applies to an unconfirmed claim
     #: only.
     attempts: AttemptHistory
-    #: Queue to return to; None: it becomes a dead letter.
+    #: Queue to return to; None: it becomes a dead letter, in an error group of this task.
     queue: str | None
+    task: str = ""
     #: 0: ready at its old rank; it is recovered if its last attempt crashed.
     delay_us: int = 0
     #: Somebody asked it to stop, so it ends as cancelled.
@@ -225,9 +227,12 @@ class Promotion:
             if item.stops:
                 args += (item.lease, self._shard.seal_result(item.lease[:12], item.result), -1, item.ttl_ms)
             else:
-                number = 0 if item.queue is None else numbers[item.queue]
-                record = pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=self._shard.cipher)
-                args += (item.lease, record, number, item.delay_us)
+                cipher = self._shard.cipher
+                record = pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=cipher)
+                if item.queue is None:
+                    args += (item.lease, record, 0, error_group_of(item.task, item.attempts, cipher))
+                else:
+                    args += (item.lease, record, numbers[item.queue], item.delay_us)
         more_keys = [*results, *(key for queue in queues for key in keys.named(queue).values())]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 

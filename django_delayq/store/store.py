@@ -24,6 +24,7 @@ from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.schedule_places import SchedulePlaces
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
+from django_delayq.store.queries.error_groups import ErrorGroupQueries
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
 from django_delayq.store.queries.lookup import Lookup
@@ -201,6 +202,10 @@ class Store:
     def limits(self, shard: int) -> LimitQueries:
         """Return the API that reads limits and paused tasks."""
         return LimitQueries(self.producer_shard(shard))
+
+    def error_groups(self, shard: int) -> ErrorGroupQueries:
+        """Return the API that reads error groups."""
+        return ErrorGroupQueries(self.producer_shard(shard))
 
     def reads(self, *, partial: bool = False) -> ShardReads:
         """Return what reads all shards side by side; with `partial` without those whose servers do not answer."""

@@ -10,7 +10,7 @@ from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze
-from django_delayq.job.error_text import cut_error
+from django_delayq.job.errors.error_text import cut_error
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.retry import class_path, lineage_of

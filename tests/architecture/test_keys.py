@@ -138,7 +138,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             "notify",
         ),
         *("let_in", "set_limits", "take_slot", "give_back_slot", "back_off"),
-        *("pause_task", "resume_task", "find_limits"),
+        *("pause_task", "resume_task", "find_limits", "find_error_groups"),
         *("set_schedules", "pause_schedule", "resume_schedule", "delete_schedules", "plant"),
         *("declare_schedules", "revive", "hand_over_schedule", "take_over_schedule", "set_layout", "count_lingering"),
     }
@@ -170,6 +170,8 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis
             "notify",
             "shards",
             "limit_rules",
+            # Of groups without dead letters, for a week.
+            "error_groups",
         ),
     }
 

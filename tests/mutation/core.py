@@ -220,7 +220,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the errors of a dispatcher are stored as they are",
         "store/promotion.py",
-        "pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=self._shard.cipher)",
+        "pack_attempts(item.attempts, raw_id=item.lease[:12], cipher=cipher)",
         "item.attempts.pack()",
     ): (ENCRYPTION,),
     at(

@@ -65,7 +65,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("one step trims an unlimited number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
     at(
         "removed dead letters stay in the byte count",
-        "store/lua/_places.lua",
+        "store/lua/_dead_letters.lua",
         "  add_dead_bytes(-size)\n",
         "",
     ): (DEAD,),

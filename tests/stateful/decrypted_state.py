@@ -5,6 +5,7 @@ from typing import Any
 from django_delayq.job.attempts import HEAD_SIZE
 from django_delayq.job.body.codec import ENCRYPTED_FORMAT, decrypt
 from django_delayq.job.security.encryption import ATTEMPTS, PROGRESS, RESULT, Cipher
+from django_delayq.job.security.error_group_record import read_label
 from django_delayq.store.keys import Keys
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord, ResultRecord
 from tests.stateful.redis_state import noun_of
@@ -18,6 +19,7 @@ def decrypted(picture: dict[str, Any], keys: Keys, cipher: Cipher) -> dict[str, 
         "attempts": reader.attempts,
         "claim_records": reader.claim,
         "dead_bodies": reader.letter,
+        "error_groups": reader.group,
     }
     letters, opened = picture.get(keys("dead_bodies"), {}), dict(picture)
     assert int(picture.get(keys("dead_bytes"), 0)) == sum(map(len, letters.values()))
@@ -57,6 +59,11 @@ class _Reader:
         record = self.attempts(raw_id, record)
         sizes = len(record).to_bytes(4) + len(extras).to_bytes(4)
         return sizes + stored[8:22] + record + extras + self.body(raw_id, body)
+
+    def group(self, digest: bytes, stored: bytes) -> bytes:
+        group = read_label(digest, stored[16:], self._cipher)
+        assert group and group.pack() not in stored
+        return stored[:16] + group.pack()
 
     def result(self, raw_id: bytes, stored: bytes) -> bytes:
         record, ending, body = ResultRecord.unpack(stored)

@@ -5,11 +5,12 @@ from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.body.codec import decode_head
+from django_delayq.job.security.error_group_record import GROUP_SIZE
 from django_delayq.store.digests import queue_hash
 from django_delayq.store.keys import Keys, decode_queue
 from tests.stateful.model.model import Model
 from tests.stateful.model.values import Place
-from tests.stateful.redis_state import expected_state, noun_of, plain
+from tests.stateful.redis_state import expected_state, group_of, noun_of, plain
 
 #: The places of a job, and the key that holds its records meanwhile.
 PLACES = dict.fromkeys(("scheduled", "ready", "recovered", "parked", "leases"), "jobs") | {
@@ -28,6 +29,7 @@ def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
     check_work_is_announced(model, picture, keys)
     check_the_next_promotion_is_in_time(model, picture, keys)
     check_limits(picture, keys)
+    check_error_groups(model, picture, keys)
 
 
 def check_redis_equals_the_model(model: Model, picture: dict[str, Any], keys: Keys) -> None:
@@ -68,6 +70,16 @@ def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) ->
             places.append(keys("leases"))
         taken = any({job.member, job.lease} & set(picture.get(place, {})) for place in places)
         assert not taken or job.due_us <= model.now, f"{job} was promoted early, at {model.now}"
+
+
+def check_error_groups(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """The group of each dead letter has its label, and the times of the first and the last one."""
+    records = picture.get(keys("error_groups"), {})
+    for job in model.at(Place.DEAD):
+        group = group_of(job)
+        record = records[group[:GROUP_SIZE]]
+        assert record[16:] == group[GROUP_SIZE:], f"{job} has the group {record}"
+        assert int.from_bytes(record[:8]) <= job.score <= int.from_bytes(record[8:16]), f"{job} died outside {record}"
 
 
 def check_attempts_are_counted(model: Model) -> None:

@@ -17,7 +17,7 @@ from django_delayq.admin.views import lists
 from django_delayq.clock import DAY_US
 from django_delayq.conf.config import DispatcherConfig
 from django_delayq.display.text import printable, short
-from django_delayq.store.queries.job_filter import AttemptError
+from django_delayq.job.errors.attempt_error import AttemptError
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.templatetags.delayq import duration_text, grouped
 

@@ -25,6 +25,7 @@ PARTS: Mapping[str, str] = {
         "_limits",
         "_parking",
         "_places",
+        "_dead_letters",
         "_choice",
         "_candidates",
     )

@@ -73,17 +73,6 @@ local function keep_result(key, id, ending, ttl)
   expire(key, ttl)
 end
 
--- The bytes of all dead bodies; a value that is no such number (it was edited manually) counts as none.
-local function sum_of_dead_bytes()
-  local sum = tonumber(redis.call('GET', dead_bytes) or '') or 0
-  return sum > 0 and sum < 2 ^ 53 and sum or 0
-end
-
-local function add_dead_bytes(change)
-  local sum = sum_of_dead_bytes() + change
-  if sum > 0 then redis.call('SET', dead_bytes, sum) else redis.call('DEL', dead_bytes) end
-end
-
 -- The script that removes a job's body calls this before, so that no key outlives its job, and its schedule has the outcome.
 -- Returns the job's extras record.
 local function end_job(now, member, outcome)
@@ -111,29 +100,4 @@ local function end_job(now, member, outcome)
   -- No other one was planted as long as it might run.
   if outcome == RUN_EXPIRED and schedule.flags % 2 == 0 then plan(schedule, now) end
   return record
-end
-
--- A job whose extras record is deleted already, and was this, becomes a dead letter. Both lengths come first and the body
--- last: a reader may cut off the end of a long body.
-local function put_dead_body(now, member, record, extra)
-  local id = string.sub(member, 1, 12)
-  local body = redis.call('HGET', jobs, id) or ''
-  redis.call('HDEL', jobs, id)
-  redis.call('HDEL', attempts, id)
-  redis.call('ZADD', dead_letters, now, id)
-  local stored = struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body
-  redis.call('HSET', dead_bodies, id, stored)
-  add_dead_bytes(#stored)
-end
-
--- If a person retries it, it is a job like any other, and none of its schedule.
-local function put_dead_letter(now, member, record)
-  put_dead_body(now, member, record, without_schedule(end_job(now, member, RUN_FAILED)))
-end
-
--- `size` = bytes that the dead letters of these ids have in all.
-local function remove_dead_letters(ids, size)
-  redis.call('ZREM', dead_letters, unpack(ids))
-  redis.call('HDEL', dead_bodies, unpack(ids))
-  add_dead_bytes(-size)
 end

@@ -1,9 +1,9 @@
 -- Audit_records: records by id are compared with the places of their jobs, and repaired if no script could have left
 --   them as they are.
 -- KEYS: records, leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
---   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants;
---   `records` is `jobs`, `attempts`, `job_extras`, `claim_records`, `unique_keys` or `dead_bodies`; then scheduled,
---   ready, notify, recovered and parked of each queue that the bodies name.
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants,
+--   error_groups, groups_of_dead, dead_by_group; `records` is `jobs`, `attempts`, `job_extras`, `claim_records`,
+--   `unique_keys` or `dead_bodies`; then scheduled, ready, notify, recovered and parked of each queue that the bodies name.
 -- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record for a dead letter made here, then per
 --   record (≤ 500): its field, the head of the body as the caller read it, the member that this head makes, the number
 --   of its queue (0 = no body, or an unreadable one).
@@ -104,11 +104,12 @@ for at = 6, #ARGV, 4 do
       put_ready(now, KEYS[base + 2], KEYS[base + 3], {rank_of(member, now, head_start), member})
     elseif word == 'ORPHANED' then
       redis.call('ZADD', dead_letters, now, field)
+      add_to_group_again(now, field, now)
     elseif word == 'NO_LEASE' then
       redis.call('ZADD', leases, now, member .. string.sub(redis.call('HGET', claim_records, field), 1, 16))
       push_notification(notify_dispatcher)
     elseif word == 'UNREADABLE' then
-      put_dead_body(now, field .. '\0\0', unreadable_history, '')
+      put_dead_body(now, field .. '\0\0', unreadable_history, '', '')
     elseif word == 'KEY_NOT_HELD' and noun == 'unique_keys' then
       -- Its key is held, but the end of the job would not release it.
       local id = string.sub(value, 1, 12)

@@ -1,12 +1,12 @@
 -- Discard: dead letters are dropped for good.
--- KEYS: dead_letters, dead_bodies, dead_bytes.
+-- KEYS: dead_letters, dead_bodies, dead_bytes, error_groups, groups_of_dead, dead_by_group.
 -- ARGV: now; then per job (1 to 250): id, time of death that the caller saw (µs).
 -- Returns: per job 1 = dropped, 0 = it is not a dead letter of that time.
 -- Cost: O(log n) a job.
 local now = now_us(ARGV[1])
 
 -- Type checks (see the prelude).
-redis.call('ZCARD', dead_letters); redis.call('HLEN', dead_bodies); redis.call('GET', dead_bytes)
+check_dead_letters()
 local dropped = {}
 for i = 2, #ARGV, 2 do
   local id, died = ARGV[i], tonumber(ARGV[i + 1])

@@ -1,9 +1,10 @@
 -- Page: rows of one place, or of several merged, after a cursor; lowest score first, ties by member. Reads only.
--- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters, waiting_for; then the places:
---   scheduled or ready, recovered and parked sets of queues, or `leases`, or `dead_letters`.
+-- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters, waiting_for, dead_by_group; then the
+--   places: scheduled or ready, recovered and parked sets of queues, or `leases`, or `dead_letters`; none with groups.
 -- ARGV: now, the cursor's score ('' = the start; the end for rows before), the cursor's member ('' = none), rows
 --   (≤ 2,000), 1 = the rows before the cursor, bytes of a body to return, bytes of all bodies after which the page ends
---   early, the lowest score ('' = any), the score that all rows are below ('' = any).
+--   early, the lowest score ('' = any), the score that all rows are below ('' = any); then the error groups of which the
+--   dead letters are the rows (≤ 1,251), each in place of a place.
 -- Returns: rank of the first row within these scores, number of rows within them, 1 = more rows follow, then per row:
 --   member, number of its place, score, body or dead letter, size of that (bytes), attempts record, claim record or
 --   the limit that a parked job waits for, worker's name. Bodies are cut at their end, so a cut one still shows its queue
@@ -14,7 +15,7 @@ local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8],
 
 local step = before and -1 or 1
 -- Rows of a place that are read at once.
-local batch = math.max(16, math.ceil(2 * count / math.max(1, #KEYS - FIXED)))
+local batch = math.max(16, math.ceil(2 * count / math.max(1, #KEYS - FIXED, #ARGV - 9)))
 
 -- Lua's `<` follows the locale of the server; Redis compares bytes.
 local function is_less(a, b)
@@ -25,8 +26,29 @@ local function is_less(a, b)
   return #a < #b
 end
 
--- The rows of a place before the cursor, and whether the cursor's row is there; if not, its place among ties counts.
-local function rows_before(place)
+-- The entries of `dead_by_group` before one.
+local function rank_in_groups(entry)
+  return redis.call('ZLEXCOUNT', dead_by_group, '-', '(' .. entry)
+end
+
+-- The ranks at which the rows of a source with these scores begin, and end.
+local function range_of(source)
+  local group, place = source.group, source.place
+  if group then
+    local first, after = from == '' and '' or pack_death(from), to == '' and string.rep('\255', 9) or pack_death(to)
+    return rank_in_groups(group .. first), rank_in_groups(group .. after)
+  end
+  local low = from == '' and 0 or redis.call('ZCOUNT', place, '-inf', '(' .. from)
+  return low, to == '' and redis.call('ZCARD', place) or redis.call('ZCOUNT', place, '-inf', '(' .. to)
+end
+
+-- The rows of a source before the cursor, and whether the cursor's row is there; if not, its place among ties counts.
+local function rows_before(source)
+  local place = source.place
+  if source.group then
+    local entry = source.group .. pack_death(score) .. member
+    return rank_in_groups(entry), redis.call('ZSCORE', dead_by_group, entry)
+  end
   local found = member ~= '' and redis.call('ZSCORE', place, member)
   if found and tonumber(found) == tonumber(score) then return redis.call('ZRANK', place, member), true end
   local low, high = redis.call('ZCOUNT', place, '-inf', '(' .. score), redis.call('ZCOUNT', place, '-inf', score)
@@ -39,18 +61,18 @@ local function rows_before(place)
 end
 
 local rank, total, sources = 0, 0, {}
-for number = 1, #KEYS - FIXED do
-  local place = KEYS[FIXED + number]
-  local low = from == '' and 0 or redis.call('ZCOUNT', place, '-inf', '(' .. from)
-  local high = to == '' and redis.call('ZCARD', place) or redis.call('ZCOUNT', place, '-inf', '(' .. to)
+for number = 1, #KEYS - FIXED do sources[number] = {place = KEYS[FIXED + number]} end
+for at = 10, #ARGV do sources[#sources + 1] = {place = dead_letters, group = ARGV[at]} end
+for number, source in ipairs(sources) do
+  local low, high = range_of(source)
   local at = before and high - 1 or low
   if score ~= '' then
-    local passed, here = rows_before(place)
+    local passed, here = rows_before(source)
     if before then at = math.min(high, passed) - 1 else at = math.max(low, passed + (here and 1 or 0)) end
   end
   total = total + math.max(0, high - low)
   rank = rank + math.max(0, (before and at + 1 or at) - low)
-  sources[number] = {place = place, number = number, at = at, last = before and low or high - 1, buffer = {}, next = 0}
+  source.number, source.at, source.last, source.buffer, source.next = number, at, before and low or high - 1, {}, 0
 end
 
 -- Step to the next row of a place: `entry` becomes that row, or nil.
@@ -59,10 +81,13 @@ local function advance(source)
   if source.next > #source.buffer and (source.last - source.at) * step >= 0 then
     local stop = source.at + step * (batch - 1)
     if (source.last - stop) * step < 0 then stop = source.last end
-    local found = redis.call('ZRANGE', source.place, math.min(source.at, stop), math.max(source.at, stop), 'WITHSCORES')
+    local key = source.group and dead_by_group or source.place
+    local found = redis.call('ZRANGE', key, math.min(source.at, stop), math.max(source.at, stop), 'WITHSCORES')
     source.buffer, source.next, source.at = {}, 1, stop + step
     for i = before and #found - 1 or 1, before and 1 or #found, 2 * step do
-      local entry = {member = found[i], score = found[i + 1], value = tonumber(found[i + 1]), source = source}
+      local row, value = found[i], found[i + 1]
+      if source.group then row, value = string.sub(row, 21), string.format('%.0f', struct.unpack('>I8', row, 13)) end
+      local entry = {member = row, score = value, value = tonumber(value), source = source}
       source.buffer[#source.buffer + 1] = entry
     end
   end

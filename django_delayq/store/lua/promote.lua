@@ -4,8 +4,8 @@
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
 --   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify, paused, pause_ends,
 --   job_extras, tenant_jobs, turns, tenants, throttles, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots,
---   next_planting;
---   then scheduled, ready, notify, recovered and parked of each queue that the last promotion returned.
+--   next_planting, error_groups, groups_of_dead, dead_by_group; then scheduled, ready, notify, recovered and parked of each
+--   queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after an outage (µs), how long an unused queue stays listed (µs).
@@ -48,14 +48,15 @@ local function first_entry(key)
 end
 
 -- Type checks (see the prelude).
-check_hashes(worker_names, exchanges, process_reports, dead_bodies)
-check_zsets(workers, dead_letters, dispatchers, queues, next_due)
+check_hashes(worker_names, exchanges, process_reports)
+check_zsets(workers, dispatchers, queues, next_due)
+check_dead_letters()
 local any_tenants = not is_plain and check_tenants()
 if not is_plain then
   check_hashes(quiet_workers, paused, job_extras, throttles)
   check_zsets(pause_ends, throttle_ends, limit_times, limit_jobs, next_let_in, outside_slots, next_planting)
 end
-redis.call('GET', dead_bytes); redis.call('GET', queues_version)
+redis.call('GET', queues_version)
 local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
 if spared_until > now + recovery then spared_until = 0 end

@@ -3,13 +3,13 @@
 -- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed, tenant_jobs, turns,
 --   tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks, schedules,
---   next_planting; then results of
---   each stopped job that keeps its result, then scheduled, ready, notify, recovered and parked of each queue of the
---   batch.
+--   next_planting, error_groups, groups_of_dead, dead_by_group; then results of each stopped job that keeps its result, then
+--   scheduled, ready, notify, recovered and parked of each queue of the batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
---   marked as spared applies to an unconfirmed claim only), queue number (0 = dead letter), delay (µs; 0 = ready at its
---   old rank, or scheduled for its due time if that is still ahead); of a job that was asked to stop: lease, JSON of
---   the result to keep ('' = none), -1, for how long (ms).
+--   marked as spared applies to an unconfirmed claim only), queue number, delay (µs; 0 = ready at its old rank, or
+--   scheduled for its due time if that is still ahead); of a dead letter: lease, attempts record, 0, its error group and
+--   the label of that; of a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1, for how long
+--   (ms).
 -- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, asked to stop since it was judged, or
 --   reclaimed by another dispatcher.
 -- Cost: O(log n) a job.
@@ -34,8 +34,8 @@ local function claimed_at(claim)
 end
 
 -- Type checks (see the prelude).
-check_hashes(claim_records, jobs, attempts, job_extras, unique_keys, dead_bodies)
-redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes); check_tenants()
+check_hashes(claim_records, jobs, attempts, job_extras, unique_keys)
+check_dead_letters(); check_tenants()
 check_limit_states(); check_hashes(claim_limits); check_schedules()
 for base = of_queues, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
@@ -66,7 +66,7 @@ for at = 4, #ARGV, 4 do
       redis.call('HDEL', jobs, id)
       redis.call('HDEL', attempts, id)
     elseif queue == 0 then
-      put_dead_letter(now, member, record)
+      put_dead_letter(now, member, record, ARGV[at + 3])
     else
       redis.call('HSET', attempts, id, record)
       take_key_again(member)

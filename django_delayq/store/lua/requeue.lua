@@ -1,8 +1,8 @@
 -- Requeue: dead letters become waiting jobs again. They keep id and history; attempts, snoozes and interruptions are
 --   counted from 0.
 -- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants, shards, lingering; then scheduled, ready
---   and notify of each queue that the caller read in the jobs' bodies.
+--   next_promotion, notify_dispatcher, dead_bytes, tenant_jobs, turns, tenants, shards, lingering, error_groups,
+--   groups_of_dead, dead_by_group; then scheduled, ready and notify of each queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms), number of the layout ('' = no job is here because of its routing value); then per job (1 to
 --   250): number of its queue, id, time of death that the caller saw (µs), due time ('+n' = n µs from now, n = µs since
 --   the epoch), the attempts record to store, then three times '', or: the body that the caller read, and the member and
@@ -51,8 +51,8 @@ local function requeue(base, id, died, given, record, seen, new_member, new_body
 end
 
 -- Type checks (see the prelude).
-check_hashes(dead_bodies, jobs, attempts, job_extras, unique_keys, lingering)
-redis.call('GET', dead_bytes); redis.call('ZCARD', dead_letters); check_tenants()
+check_hashes(jobs, attempts, job_extras, unique_keys, lingering)
+check_dead_letters(); check_tenants()
 for base = FIXED, #KEYS - 3, 3 do check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]) end
 local replies = {}
 for i = 4, #ARGV, 9 do

@@ -3,16 +3,16 @@
 -- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
 --   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
 --   unconfirmed, tenant_jobs, turns, tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for,
---   claim_limits, paused_tasks, schedules, next_planting; then ready, notify, recovered and parked of each served queue,
---   then results of each job whose result is kept, then scheduled, ready, notify and parked of each queue that a retry or
---   release names.
+--   claim_limits, paused_tasks, schedules, next_planting, error_groups, groups_of_dead, dead_by_group; then ready, notify,
+--   recovered and parked of each served queue, then results of each job whose result is kept, then scheduled, ready,
+--   notify and parked of each queue that a retry or release names.
 -- ARGV: now, worker (8 bytes), exchange number, most claims, lease (µs), 1 = strict queue order, number of served
 --   queues, worker's name ('' = stored already), 1 = it may claim a recovered job (its last attempt crashed), 1 =
 --   blocking (it was sent behind a blocking pop, so its claims are unconfirmed), 1 or 0 for each served queue: whether
 --   it is fair ('' = none is), most claims of fair queues, most claims of jobs with limits, leases to acknowledge (30
 --   bytes each, joined), leases of those of them, and of kept results, whose job has extras and was not done, each with an
 --   outcome (31 bytes each, joined), number of dead letters, of retries, of kept results; then dead letters: lease,
---   attempts record; retries: lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay
+--   attempts record, error group and its label; retries: lease, queue number, delay (µs), attempts record, rank to keep ('' = none: the delay
 --   applies); kept results: lease, JSON, for how long (ms); releases: lease, queue number, rank, id of its paused task (''
 --   = it is not paused). A job that was claimed before it was due, and is retried or released, waits at least for its time.
 -- Returns: now (µs), lost leases (30 bytes each, joined), leases whose job was asked to stop, so that its retry,
@@ -21,7 +21,7 @@
 --   only, 1 = no earlier exchange of this worker is known, 1 = recovered jobs remain that this worker does not run, ids
 --   of paused tasks (12 bytes each, joined), numbers of the claims to drop, since a limit keeps their jobs from beginning
 --   (a byte each, joined); then per claim: member, number of its served queue, rank, body, attempts record (false = none).
--- Lazy: _queues, _schedules, _extras, _turns, _limits, _parking, _places, _choice.
+-- Lazy: _queues, _schedules, _extras, _turns, _limits, _parking, _places, _dead_letters, _choice.
 -- Errors: STALEEXCHANGE: a later exchange of this worker was applied.
 -- Cost: O(k log n), and O(1) a served queue. It drops at most 512 stale entries of fair queues; then more can be claimed.
 local now, worker, number, want = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -108,9 +108,7 @@ if any_limits then
   check_limit_states(); check_hashes(claim_limits); check_schedules()
 end
 if worker_name ~= '' then redis.call('HLEN', worker_names) end
-if ARGV[16] ~= '0' then
-  redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
-end
+if ARGV[16] ~= '0' then check_dead_letters() end
 local outcome_keys = FIXED + 4 * served + tonumber(ARGV[18])
 for base = outcome_keys, #KEYS - 4, 4 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2])
@@ -128,7 +126,7 @@ do
   for i = 1, #acknowledged, 30 do settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end
   for i = 1, #not_done, 31 do outcomes[string.sub(not_done, i, i + 29)] = string.sub(not_done, i + 30, i + 30) end
   for _ = 1, dead_count do
-    dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
+    dead[ARGV[at]], settled[#settled + 1], at = {ARGV[at + 1], ARGV[at + 2]}, ARGV[at], at + 3
   end
   for _ = 1, retry_count do
     local due = math.min(now + tonumber(ARGV[at + 2]), LATEST)
@@ -187,7 +185,7 @@ do
   for i, lease in ipairs(alive) do
     local member, id = string.sub(lease, 1, 14), ended[i]
     if dead[lease] then
-      put_dead_letter(now, member, dead[lease])
+      put_dead_letter(now, member, unpack(dead[lease]))
     elseif retries[lease] then
       local retry = retries[lease]
       local base = outcome_keys + 4 * (retry.queue - 1)

@@ -101,7 +101,7 @@ WORKER = AclRole(
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
 VIEW = AclRole(
     name="view",
-    scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits"),
+    scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits", "find_error_groups"),
     plain=("GET", "HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers,
@@ -121,7 +121,7 @@ CHECK = AclRole(
     name="check",
     scripts=(
         *("audit_types", "audit_places", "audit_records", "audit_tenants", "audit_throttles", "audit_limits"),
-        *("audit_schedules", "audit_bytes", "snapshot"),
+        *("audit_schedules", "audit_error_groups", "audit_bytes", "snapshot"),
     ),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )

@@ -20,7 +20,7 @@ from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
 _TENANTS, _THROTTLES, _LIMITS = Script("audit_tenants"), Script("audit_throttles"), Script("audit_limits")
-_SCHEDULES, _BYTES = Script("audit_schedules"), Script("audit_bytes")
+_SCHEDULES, _ERROR_GROUPS, _BYTES = Script("audit_schedules"), Script("audit_error_groups"), Script("audit_bytes")
 #: Entries of one batch, and bytes that their bodies may have together.
 _BATCH, _BATCH_BYTES = 100, 8 * 1024 * 1024
 #: How often dead letters are counted if their number changes meanwhile.
@@ -101,6 +101,10 @@ class ConsistencyCheck:
             for ids, records in self._schedule_records(noun):
                 words = self.audit_schedules(noun, ids, records, repair=repair)
                 yield from _findings(words, keys(noun), ids)
+        for noun in ("dead_letters", "groups_of_dead", "dead_by_group", "error_groups"):
+            for found in self._scan("HSCAN" if CATALOGUE[noun][0] == "hash" else "ZSCAN", keys(noun)):
+                entries = [entry for entry, _ in found]
+                yield from _findings(self.audit_error_groups(noun, entries, repair=repair), keys(noun), entries)
         for command, noun in (("HSCAN", "throttles"), ("ZSCAN", "throttle_ends")):
             for found in self._scan(command, keys(noun)):
                 digests = [digest for digest, _ in found]
@@ -196,6 +200,14 @@ class ConsistencyCheck:
         for id, record in zip(ids, records, strict=True):
             args += (id, *_next_of(read_schedule(self._shard, id, record), now_us))
         words: list[bytes] = self._shard.run(_SCHEDULES, [noun, int(repair), *args])
+        return words
+
+    def audit_error_groups(self, noun: str, entries: Sequence[bytes], *, repair: bool) -> list[bytes]:
+        """Judge up to 500 entries of dead letters and their error groups, and with `repair` repair them.
+
+        Return a word for each. One atomic round trip.
+        """
+        words: list[bytes] = self._shard.run(_ERROR_GROUPS, [noun, int(repair), *entries])
         return words
 
     def audit_bytes(self, seen: bytes, counted: int) -> bool:

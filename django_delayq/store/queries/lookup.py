@@ -95,18 +95,19 @@ class Lookup:
         count: int = 50,
         from_us: int | None = None,
         to_us: int | None = None,
+        groups: Sequence[bytes] = (),
         match: Callable[[JobRow], bool] | None = None,
     ) -> Reading[JobPage]:
         """Return the reading of up to 250 rows after (or before) a cursor, or from the start (end).
 
         Waiting jobs: of the named queues. A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows
-        that vanished do not shift it. `from_us` and `to_us` bound due times or times of death. With `match`, up to
-        2,000 rows are read, for up to 0.1 s. One step, O(queues x (log n + rows)); a page of more than 1 MiB ends
-        early.
+        that vanished do not shift it. `from_us` and `to_us` bound due times or times of death. Dead letters: of these
+        error groups, at most 1,251, or all. With `match`, up to 2,000 rows are read, for up to 0.1 s. One step,
+        O(queues or groups x (log n + rows)); a page of more than 1 MiB ends early.
         """
         keys = self._shard.keys
         if state in _PLACES:
-            places, found_in = [keys(_PLACES[state])], [""]
+            places, found_in = [] if groups else [keys(_PLACES[state])], [""] * max(1, len(groups))
         else:
             of_queue = (keys.scheduled,) if state is State.SCHEDULED else (keys.ready, keys.recovered, keys.parked)
             places = [place(queue) for queue in queues for place in of_queue]
@@ -114,8 +115,8 @@ class Lookup:
         count = min(max(1, count), MAX_ROWS)
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
-        rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
-        args: list[Part] = [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds]
+        rows = runtime.current().bounds.scanned_rows // max(1, len(found_in) // 20) if match else count
+        args: list[Part] = [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds, *groups]
         [reply] = yield [self._shard.call(_PAGE, args, more_keys=places)]
         return parse_page(
             reply,

@@ -273,6 +273,13 @@ def find_tenants(role: ShardApis, every: ShardApis) -> Any:
     return queries.find("fair", "acme").paused and role.shard.read(queries.read_paused("fair"))
 
 
+def find_error_groups(role: ShardApis, every: ShardApis) -> Any:
+    dead(every)
+    groups = role.store.error_groups(role.shard.index)
+    found, *_ = groups.find_error_groups()
+    return found.count == groups.times([found.digest])[0].count
+
+
 def find_limits(role: ShardApis, every: ShardApis) -> Any:
     every.operations.limits.pause_task("shop.tasks.remind", by="ann")
     limits = role.store.limits(role.shard.index)
@@ -537,6 +544,7 @@ STEPS: dict[str, Step] = {
             pause_tenant,
             find_tenants,
             find_limits,
+            find_error_groups,
             add_to_forward_stream,
             *(change_schedules, read_schedules, plant, declare_schedules),
         ),
@@ -549,7 +557,10 @@ _PRODUCER = (
 _DISPATCHER = (
     "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules"
 )
-_VIEW = "read_layout find holder page read_queues dashboard server find_tenants find_limits read_schedules"
+_VIEW = (
+    "read_layout find holder page read_queues dashboard server find_tenants find_limits find_error_groups "
+    "read_schedules"
+)
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
@@ -563,17 +574,16 @@ OWN = {
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "requeue revive read_served_queues plant read_layout",
+    "producer": "revive read_served_queues plant read_layout",
     "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard "
     "notify heartbeat use_limit read_served_queues change_schedules read_layout",
-    "worker": "move requeue revive discard find_tenants read_layout",
+    "worker": "move requeue revive discard find_tenants find_error_groups read_layout",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
-    "check": "enqueue cancel reschedule reclaim move requeue discard find ended holder dashboard server "
-    "set_limits read_served_queues change_schedules read_schedules plant "
-    "read_layout count_left",
+    "check": "enqueue cancel reschedule reclaim move report find ended holder dashboard server find_tenants "
+    "find_error_groups set_limits read_served_queues change_schedules read_schedules plant read_layout count_left",
     "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard notify "
     "heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules find_tenants "
-    "find_limits dashboard server sweep settle_and_claim check_consistency",
+    "find_limits find_error_groups dashboard server sweep settle_and_claim check_consistency",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -2,6 +2,7 @@
 
 from tests.stateful.mutations.mutation import (
     CANDIDATES,
+    DEAD_LETTERS,
     ENQUEUE,
     EXCHANGE,
     EXTRAS,
@@ -45,7 +46,7 @@ MORE = [
         "leases, '-inf', expired_by,",
         "leases, '-inf', expired_by - 1,",
     ),
-    at("removed dead letters keep their bodies", PLACES, "redis.call('HDEL', dead_bodies, unpack(ids))"),
+    at("removed dead letters keep their bodies", DEAD_LETTERS, "redis.call('HDEL', dead_bodies, unpack(ids))"),
     at(
         "the records of a dead worker are kept",
         PROMOTE,
@@ -320,7 +321,15 @@ MORE = [
     ),
     at("every job has the head start", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
     at("an earlier due time does not notify", QUEUES, "if first < (tonumber", "if first > (tonumber"),
-    at("a dead letter keeps its attempts", PLACES, "  redis.call('HDEL', attempts, id)\n"),
+    at("a dead letter keeps its attempts", DEAD_LETTERS, "  redis.call('HDEL', attempts, id)\n"),
+    at("a removed dead letter stays in its group", DEAD_LETTERS, "  remove_from_groups(ids)\n"),
+    at("all dead letters are in one group", DEAD_LETTERS, "group == '' and OTHERS", "true and OTHERS"),
+    at(
+        "a group keeps the time of its first dead letter as that of the last",
+        DEAD_LETTERS,
+        ".. struct.pack('>I8', now) .. label",
+        ".. (first or struct.pack('>I8', now)) .. label",
+    ),
     at(
         "a crash is not suspected",
         "job/outcome.py",

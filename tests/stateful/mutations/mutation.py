@@ -7,7 +7,7 @@ EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promot
 CANDIDATES, PARKING = "store/lua/_candidates.lua", "store/lua/_parking.lua"
 QUEUES = "store/lua/_queues.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
-EXTRAS, PLACES = "store/lua/_extras.lua", "store/lua/_places.lua"
+EXTRAS, PLACES, DEAD_LETTERS = (f"store/lua/_{part}.lua" for part in ("extras", "places", "dead_letters"))
 SPREAD, REPLACE = "store/lua/take_places.lua", "store/lua/replace.lua"
 
 

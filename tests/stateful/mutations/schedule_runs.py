@@ -1,6 +1,6 @@
 """Planted bugs of the jobs of recurring schedules: what begins, waits or is skipped, and what is kept of its end."""
 
-from tests.stateful.mutations.mutation import EXCHANGE, PARKING, PLACES, RECLAIM, Mutation
+from tests.stateful.mutations.mutation import DEAD_LETTERS, EXCHANGE, PARKING, PLACES, RECLAIM, Mutation
 from tests.stateful.mutations.schedules import SCHEDULES_LUA
 
 LET_IN, CANCEL = "store/lua/let_in.lua", "store/lua/cancel.lua"
@@ -100,7 +100,7 @@ _ENDS = [
     at("nobody knows when the last job ended", PLACES, "  schedule.last_end = math.floor(now / 1000000)\n"),
     at(
         "a dead letter is still of its schedule",
-        PLACES,
+        DEAD_LETTERS,
         "without_schedule(end_job(now, member, RUN_FAILED))",
         "end_job(now, member, RUN_FAILED)",
     ),

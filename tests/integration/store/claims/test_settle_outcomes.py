@@ -65,7 +65,7 @@ def test_dead_letter_keeps_body_and_history_and_releases_the_key(apis: ShardApis
     worker = apis.worker()
     apis.clock.advance(5)
     worker.settle(worker.take().claims[0], Action.DEAD_LETTER, error="the end")
-    assert apis.traces(raw_id) == ["dead_bodies", "dead_letters"]
+    assert apis.traces(raw_id) == ["dead_bodies", "dead_letters", "groups_of_dead"]
     letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None
     assert letter.job is not None

@@ -88,7 +88,7 @@ def test_a_reclaimed_job_without_attempts_left_is_dead(apis: ShardApis) -> None:
     _, claim = claimed(apis, key="k")
     (item,) = expired_leases(apis, claim.lease)
     assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 1
-    assert apis.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
+    assert apis.traces(claim.raw_id) == ["dead_bodies", "dead_letters", "groups_of_dead"]
     letter = apis.inspection.dead_letter(claim.raw_id)
     assert letter is not None
     assert (letter.moment_us, letter.attempts.last_error) == (START + LEASE, "expired")

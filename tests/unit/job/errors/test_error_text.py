@@ -5,9 +5,9 @@ import json
 import pytest
 
 from django_delayq.job.attempts import EARLIER_ERROR, LAST_ERROR, NO_ATTEMPTS
-from django_delayq.job.error_text import cut_error
+from django_delayq.job.errors.error_text import cut_error
 from django_delayq.job.result import JobError
-from tests.unit.job.test_job_error import group, noted, raised, stored
+from tests.unit.job.errors.test_job_error import group, noted, raised, stored
 
 
 def kept(error: Exception) -> list[str]:
