@@ -195,7 +195,7 @@ class DispatcherConfig(LeaseConfig):
     dead_max_bytes: int = setting(
         256 * 1024 * 1024,
         integer(0, 2**50, of="bytes"),
-        "How many bytes of dead letters each shard keeps: bodies and histories. Redis takes about 200 more for each.",
+        "How many bytes of dead letters each shard keeps: bodies and histories. Redis takes about 420 more for each.",
     )
 
     @property
