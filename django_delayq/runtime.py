@@ -26,10 +26,12 @@ class Bounds:
     count_seconds: float = 1.0
     action_seconds: float = 2.0
     more_seconds: float = 0.5
-    #: Rows that one call reads of a list to find those that match, over few queues; and most of them that it returns.
+    #: Rows that one reading examines of a list to find those that match, over few queues; how many of them one call
+    #: reads, so that no call holds Redis for 10 ms; and most of them that it returns.
     scanned_rows: int = 2_000
+    slice_rows: int = 400
     batch_rows: int = 250
-    #: Seconds for finding those that match among the rows of one call.
+    #: Seconds for finding those that match in one reading.
     matching_seconds: float = 0.1
     #: Most jobs that one call changes.
     changed_jobs: int = 250

@@ -28,15 +28,20 @@ SIZES = (25, 50, 100, 250)
 SPANS = {"15m": HOUR_US // 4, "1h": HOUR_US, "24h": DAY_US, "7d": 7 * DAY_US}
 OVERDUE = "overdue"
 GROUPS = ("error", "task")
+#: Orders of groups: by number, by their last and by their first job.
+ORDERS = ("jobs", "last", "first")
 #: Most characters of a name, with two digits per byte if it is in hexadecimal; and of a text to search for.
 _MAX_NAME, _MAX_TEXT = 3_000, 500
 #: µs since the epoch: the year 2255.
 _MAX_US = 2**53
+#: Fields with a name, which an address holds as `url_name()` writes it.
+FILTER_NAMES = ("queue", "task", "error", "tenant")
 _MOMENT, _WHOLE = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?[0-9]{1,16}")
 #: A score that was edited manually in Redis may be a fraction, or larger than any time.
 _CURSOR = re.compile(
     r"(-?[0-9]{1,16}|-?inf|-?[0-9]{1,17}\.[0-9]{1,20}|-?[0-9.]{1,20}e[-+]?[0-9]{1,3})\.((?:[0-9a-f]{2}){0,64})"
 )
+_GROUP = re.compile(r"[0-9a-f]{24}")
 _HEX = re.compile(r"~((?:[0-9a-f]{2})+)")
 
 
@@ -74,6 +79,9 @@ class Filter:
     #: A task: its name, the last parts of its name, or "=" and its exact name. `error` names a class in the same ways.
     task: str = ""
     error: str = ""
+    #: An error group's 12 bytes in hexadecimal; it says which error of which task.
+    error_group: str = ""
+    tenant: str = ""
     text: str = ""
     within: str = ""
     from_us: int | None = None
@@ -84,6 +92,8 @@ class Filter:
     #: Whether the list is in reverse order.
     reversed: bool = False
     group: str = ""
+    #: By what the groups are ordered.
+    order: str = ""
     #: Where the page begins or, with `before`, ends; None: at the beginning or end of the list.
     cursor: Cursor | None = None
     before: bool = False
@@ -106,9 +116,8 @@ class Filter:
 
         before = bool(query.get("before"))
         return cls(
-            queue=given("queue", from_url_name),
-            task=given("task", from_url_name),
-            error=given("error", from_url_name),
+            **{name: given(name, from_url_name) for name in FILTER_NAMES},
+            error_group=given("error_group", _error_group),
             text=given("q", _text),
             within=given("within", _one_of(*SPANS, OVERDUE)),
             from_us=given("from", read_moment, None),
@@ -117,6 +126,7 @@ class Filter:
             count=int(given("n", _one_of(*map(str, SIZES)), "50")),
             reversed=bool(given("sort", _one_of("reversed"))),
             group=given("group", _one_of(*GROUPS)),
+            order=given("order", _one_of(*ORDERS)),
             before=before,
             cursor=given("before" if before else "after", read_cursor, None),
             errors=tuple(errors),
@@ -126,7 +136,12 @@ class Filter:
         """Return the query parameters of this filter with changes, for `read`."""
         changed = replace(self, **changes)
         pairs = {
-            **{name: url_name(value) for name in ("queue", "task", "error") if (value := getattr(changed, name))},
+            **{
+                name: url_name(value)
+                for name in ("queue", "task", "error", "tenant")
+                if (value := getattr(changed, name))
+            },
+            "error_group": changed.error_group,
             "q": changed.text,
             "within": changed.within,
             "from": changed.from_us,
@@ -135,6 +150,7 @@ class Filter:
             "n": changed.count if changed.count != 50 else "",
             "sort": "reversed" if changed.reversed else "",
             "group": changed.group,
+            "order": changed.order,
         }
         if changed.cursor or changed.before:
             pairs["before" if changed.before else "after"] = write_cursor(changed.cursor)
@@ -155,7 +171,7 @@ class Filter:
     @property
     def is_set(self) -> bool:
         """Whether it excludes any row."""
-        texts = (self.queue, self.task, self.error, self.text, self.within)
+        texts = (self.queue, self.task, self.error, self.error_group, self.tenant, self.text, self.within)
         return any(texts) or self.from_us is not None or self.to_us is not None
 
     def with_absolute_times(self, now_us: int, *, ahead: bool) -> Self:
@@ -169,12 +185,15 @@ class Filter:
             from_us = now_us - SPANS[self.within]
         return replace(self, within="", from_us=from_us, to_us=to_us)
 
-    def match(self, hide: Pattern[str], *, by_queue: bool) -> Callable[[JobRow], bool] | None:
-        """Return the test for a row; None if all rows match.
+    def match(
+        self, hide: Pattern[str], *, by_queue: bool = True, by_error: bool = True
+    ) -> Callable[[JobRow], bool] | None:
+        """Return the test for a row; None if all rows match. It tests the queue, and task and error, only if asked to.
 
         The text is searched for in the arguments without hidden values: a filter must not reveal them.
         """
-        store_filter = JobFilter(queue=self.queue if by_queue else "", task=self.task, error=self.error)
+        task, error = (self.task, self.error) if by_error else ("", "")
+        store_filter = JobFilter(queue=self.queue if by_queue else "", task=task, error=error, tenant=self.tenant)
         wanted = self.text.casefold()
         return store_filter.match(*([lambda row: wanted in _search_text(row, hide).casefold()] if wanted else []))
 
@@ -210,6 +229,12 @@ def read_moment(text: str) -> int:
     if abs(us) > _MAX_US:
         raise ValueError("Redis could not hold it exactly as a score")
     return us
+
+
+def _error_group(text: str) -> str:
+    if not _GROUP.fullmatch(text):
+        raise ValueError("not an error group")
+    return text
 
 
 def _text(text: str) -> str:

@@ -1,13 +1,14 @@
 """The four lists of jobs on the pages, and what a page reads of one of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.filters import Cursor, Filter
+from django_delayq.admin.filters import OVERDUE, Cursor, Filter
+from django_delayq.admin.lists.error_groups import GroupChoice
 from django_delayq.admin.page import PageContext
 from django_delayq.job.job import State
 from django_delayq.store.client.reading import Reading
@@ -24,6 +25,9 @@ class JobList:
     title: Any
     #: The label of the link that reverses the list, and of the link that reverses it back.
     sort_labels: tuple[Any, Any]
+    #: What its times are, and the values of the filter's `within` by their labels.
+    moment_label: Any = ""
+    spans: Mapping[str, Any] = field(default_factory=dict)
     #: Whether it begins with the highest score: the job that failed last.
     newest_first: bool = False
     #: Whether Redis keeps its jobs by queue.
@@ -49,6 +53,14 @@ SCHEDULED = JobList(
     title=_("Scheduled jobs"),
     sort_labels=(_("Latest first"), _("Soonest first")),
     state=State.SCHEDULED,
+    moment_label=_("due"),
+    spans={
+        OVERDUE: _("overdue"),
+        "15m": _("next 15 min"),
+        "1h": _("next hour"),
+        "24h": _("next 24 h"),
+        "7d": _("next 7 days"),
+    },
     ahead=True,
 )
 READY = JobList(
@@ -72,6 +84,8 @@ FAILED = JobList(
     title=_("Failed jobs"),
     sort_labels=(_("Oldest first"), _("Newest first")),
     state=State.DEAD,
+    moment_label=_("failed"),
+    spans={"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},
     newest_first=True,
     by_queue=False,
 )
@@ -97,8 +111,6 @@ class JobListPage:
     #: Where the next page begins and the previous one ends; None if there is none.
     next_cursor: Cursor | None
     previous_cursor: Cursor | None
-    #: With `collect_matches`, in place of `rows`: all matches among the examined rows.
-    matched: list[JobRow] = field(default_factory=list)
 
     @property
     def matching(self) -> int | None:
@@ -108,35 +120,53 @@ class JobListPage:
         return len(self.rows) if self.scanned >= self.total else None
 
 
-def read(page: PageContext, job_list: JobList, job_filter: Filter, *, collect_matches: bool = False) -> JobListPage:
-    """Read one page, or collect all matches of one scan, of the shards that answer; one round trip."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """What to read of a list for a filter, and which of the rows match it."""
+
+    #: Options of `Lookup.read_page()`; None: no job can match.
+    options: Mapping[str, Any] | None
+    #: The test for a row; None: all rows match, so Redis counts them without a scan.
+    match: Callable[[JobRow], bool] | None
+
+    @classmethod
+    def of(
+        cls,
+        page: PageContext,
+        job_list: JobList,
+        job_filter: Filter,
+        *,
+        test: Callable[[JobRow], bool] | None = None,
+    ) -> Self:
+        """Return the query of a filter with absolute times, and of a further `test` for each row."""
+        choice = None
+        if job_list is FAILED and (job_filter.task or job_filter.error or job_filter.error_group):
+            choice = GroupChoice.of(job_filter, page.error_groups)
+        matches = job_filter.match(
+            page.config.redact, by_queue=not job_list.by_queue, by_error=choice is None or choice.is_mixed
+        )
+        queues = job_list.queues(page, job_filter.queue)
+        options: dict[str, Any] = {"queues": queues, "groups": choice.digests if choice else ()}
+        if job_list.timed:
+            options |= {"from_us": job_filter.from_us, "to_us": job_filter.to_us}
+        is_empty = (job_list.by_queue and not queues) or (choice is not None and not choice.digests)
+        tests = [each for each in (test, matches) if each]
+        return cls(
+            options=None if is_empty else options,
+            match=(lambda row: all(each(row) for each in tests)) if tests else None,
+        )
+
+
+def read(page: PageContext, job_list: JobList, job_filter: Filter) -> JobListPage:
+    """Read one page of the shards that answer; one round trip, and one more to know the error groups."""
     if job_filter.within:
         job_filter = job_filter.with_absolute_times(page.now_us, ahead=job_list.ahead)
     descending = job_list.newest_first != job_filter.reversed
     before, cursor = job_filter.before != descending, job_filter.cursor
     if cursor is None and job_filter.at_us is not None and job_list.timed:
         cursor = (job_filter.at_us + descending, b"")
-    filter_match = job_filter.match(page.config.redact, by_queue=not job_list.by_queue)
-    matched: list[JobRow] = []
-
-    def collect(row: JobRow) -> bool:
-        if filter_match is None or filter_match(row):
-            matched.append(row)
-        # No match for the store, so the scan continues beyond one page of rows.
-        return False
-
-    match = collect if collect_matches else filter_match
-    scan = _scan_shards(
-        page,
-        job_list,
-        queues=job_list.queues(page, job_filter.queue),
-        cursor=cursor,
-        before=before,
-        count=job_filter.count,
-        from_us=job_filter.from_us if job_list.timed else None,
-        to_us=job_filter.to_us if job_list.timed else None,
-        match=match,
-    )
+    query = JobQuery.of(page, job_list, job_filter)
+    scan = _scan_shards(page, job_list, query, cursor=cursor, before=before, count=job_filter.count)
     rows, end = scan.rows, scan.end
     lower = rows[0].cursor if rows and scan.rank else None
     upper = rows[-1].cursor if rows and scan.rank + scan.scanned < scan.total else None
@@ -147,23 +177,18 @@ def read(page: PageContext, job_list: JobList, job_filter: Filter, *, collect_ma
         first=(scan.total - scan.rank - scan.scanned if descending else scan.rank) + 1,
         last=scan.total - scan.rank if descending else scan.rank + scan.scanned,
         total=scan.total,
-        scanned=scan.scanned if match else None,
+        scanned=scan.scanned if query.match else None,
         next_cursor=next_cursor,
         previous_cursor=previous_cursor,
-        matched=_up_to(end, matched, before=before),
     )
 
 
 def count(page: PageContext, job_list: JobList, job_filter: Filter, shard: int) -> int:
-    """Return how many jobs of one shard are within the filter's queue and times. Redis counts them without a scan."""
-    listing = page.store.lookup(shard).page(
-        job_list.state,
-        queues=job_list.queues(page, job_filter.queue),
-        count=1,
-        from_us=job_filter.from_us if job_list.timed else None,
-        to_us=job_filter.to_us if job_list.timed else None,
-    )
-    return listing.total
+    """Return how many jobs of one shard match a filter whose jobs Redis counts without a scan."""
+    query = JobQuery.of(page, job_list, job_filter)
+    if query.options is None:
+        return 0
+    return page.store.lookup(shard).page(job_list.state, count=1, **query.options).total
 
 
 def iter_batches(
@@ -171,40 +196,36 @@ def iter_batches(
     job_list: JobList,
     job_filter: Filter,
     *,
-    match: Callable[[JobRow], bool] | None,
+    test: Callable[[JobRow], bool] | None = None,
     shard: int = 0,
     cursor: Cursor | None = None,
     before: bool = False,
 ) -> Iterator[tuple[int, JobPage]]:
-    """Yield the rest of the list after a row of a shard, in batches, each with its shard; one shard after the other.
+    """Yield the rest of the matching rows after a row of a shard, in batches, each with its shard; shard after shard.
 
-    Shards whose server does not answer are left out.
+    With `test`, each row must pass it, too. Shards whose server does not answer are left out.
     """
-    for number in page.answering:
+    query = JobQuery.of(page, job_list, job_filter, test=test)
+    for number in page.answering if query.options is not None else ():
         if number < shard:
             continue
-        batches = page.store.lookup(number).batches(
-            job_list.state,
-            queues=job_list.queues(page, job_filter.queue),
-            cursor=cursor,
-            before=before,
-            from_us=job_filter.from_us if job_list.timed else None,
-            to_us=job_filter.to_us if job_list.timed else None,
-            match=match,
-        )
+        lookup = page.store.lookup(number)
+        batches = lookup.batches(job_list.state, cursor=cursor, before=before, match=query.match, **query.options or {})
         yield from ((number, batch) for batch in batches)
         cursor = None
 
 
 def _scan_shards(
-    page: PageContext, job_list: JobList, *, cursor: Cursor | None, before: bool, count: int, **options: Any
+    page: PageContext, job_list: JobList, query: JobQuery, *, cursor: Cursor | None, before: bool, count: int
 ) -> JobPage:
     """Return the page of all shards together."""
 
     def of_shard(shard: int) -> Reading[JobPage]:
-        return page.store.lookup(shard).read_page(job_list.state, cursor=cursor, before=before, count=count, **options)
+        return page.store.lookup(shard).read_page(
+            job_list.state, cursor=cursor, before=before, count=count, match=query.match, **query.options or {}
+        )
 
-    batches = list(page.reads.read(of_shard).values()) if options["queues"] or not job_list.by_queue else []
+    batches = [] if query.options is None else list(page.reads.read(of_shard).values())
     rows = sorted((row for batch in batches for row in batch.rows), key=lambda row: row.cursor)
     ends = [batch.end for batch in batches if batch.end is not None]
     # Beyond the nearest place where a shard stopped, that shard may have rows that it did not return.
@@ -214,7 +235,7 @@ def _scan_shards(
         kept = kept[-count:] if before else kept[:count]
         end = kept[0 if before else -1].cursor
     rank, scanned = sum(batch.rank for batch in batches), sum(batch.scanned for batch in batches)
-    if options["match"] is None:
+    if query.match is None:
         rank += (len(rows) - len(kept)) if before else 0
         scanned = len(kept)
     total = sum(batch.total for batch in batches)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cache, cached_property
@@ -19,6 +19,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
+from django_delayq.admin.lists.error_groups import GroupOfShards, joined
+from django_delayq.admin.lists.search_terms import suggestions
 from django_delayq.admin.permissions import allowed
 from django_delayq.admin.timezone import LOCAL, UTC_NAME, zone_of
 from django_delayq.clock import SECOND_US
@@ -28,6 +30,7 @@ from django_delayq.display.text import escaped, printable
 from django_delayq.store.queries.shard_reads import MissingServer, ShardReads
 from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
+from django_delayq.task import registry
 from django_delayq.templatetags.delayq import grouped
 
 #: Seconds that one call to Redis may take, so that a page responds within three even if Redis is silent.
@@ -132,6 +135,11 @@ class PageContext:
     def snapshot(self) -> Snapshot:
         """Counts, queues and processes of all shards that answer; one round trip."""
         return self.load_snapshot()
+
+    @cached_property
+    def error_groups(self) -> Mapping[bytes, GroupOfShards]:
+        """The error groups that have failed jobs, by their digests; one round trip."""
+        return joined(self.reads.read(lambda shard: self.store.error_groups(shard).read_counts()).values())
 
     def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Read the snapshot with stats of tasks or facts about the server; call it before `snapshot` is read."""
@@ -249,6 +257,7 @@ def layout_context(page: PageContext, tab: str, *, redis_down: bool) -> dict[str
         "tabs": _tabs(page, tab, redis_down=redis_down),
         "panel_url": f"{panel}?{query.urlencode()}" if panel and query else panel,
         "intervals": _INTERVALS,
+        "search_terms": [] if redis_down else suggestions(page.snapshot.queues, registry.names()),
         "other_stores": others,
         "other_aliases": ", ".join(each.alias for each in others),
         # Each choice is a link to this page, and the response to a POST has no page to link to.

@@ -29,6 +29,7 @@ from django_delayq.admin.views import (
     live,
     overview,
     processes,
+    search,
     tasks,
     unavailable,
 )
@@ -111,6 +112,7 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("recurring/<str:text_id>/", "recurring_schedule", schedule.show, _READ + _WRITE),
     ("tasks/", "tasks", tasks.show, _READ),
     ("processes/", "processes", processes.show, _READ),
+    ("search/", "search", search.show, _READ),
     ("action/", "action", action.show, _WRITE),
     ("live/<slug:panel>/", "live", partial(live.show, _PANELS), _READ),
     ("export/<slug:list_name>/", "export", export.show, _READ + _WRITE),

@@ -41,14 +41,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a window leads to a job after it is over",
         "store/queries/lookup.py",
-        "first and ends and float(ends) > now_us",
-        "first and ends",
+        "float(open_until.get(digest) or 0) > now_us",
+        "float(open_until.get(digest) or 0) > 0",
     ): (THROTTLES,),
     at(
         "a window leads to a job that is gone",
         "store/queries/lookup.py",
-        "is_open and self.find(first).state is not State.GONE",
-        "is_open",
+        "found and found.of_window and self.find(found.raw_id).state is State.GONE",
+        "False",
     ): ("tests/integration/task/unique/test_throttle.py",),
     at(
         "half a window is sound",

@@ -38,7 +38,7 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
     if action_request.tenant:
         return _count_tenant(page, action_request)
     job_list, job_filter = action_request.job_list, action_request.filter
-    if job_filter.match(page.config.redact, by_queue=not job_list.by_queue) is None:
+    if job_lists.JobQuery.of(page, job_list, job_filter).match is None:
         # Redis counts without a scan.
         listing = job_lists.read(page, job_list, replace(job_filter, count=SIZES[0]))
         _add_to_sample(page, action_request, listing.rows)
@@ -82,7 +82,7 @@ def matching(page: PageContext, action_request: ActionRequest, *, before: bool) 
         page,
         action_request.job_list,
         action_request.filter,
-        match=_predicate(page, action_request),
+        test=_test(action_request),
         shard=action_request.shard,
         cursor=action_request.cursor,
         before=before,
@@ -97,13 +97,12 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
     if action_request.tenant:
         return any(state.waiting for state in _tenant_states(page, action_request).values())
     until, job_list = monotonic() + runtime.current().bounds.more_seconds, action_request.job_list
-    match = action_request.current_filter.match(page.config.redact, by_queue=not job_list.by_queue)
 
     def came_since(row: JobRow) -> bool:
-        return not _was_there(action_request, row) and (match is None or match(row))
+        return not _was_there(action_request, row)
 
     new = job_lists.iter_batches(
-        page, job_list, action_request.current_filter, match=came_since, before=job_list.newest_first
+        page, job_list, action_request.current_filter, test=came_since, before=job_list.newest_first
     )
     bound_reached = action_request.handled >= action_request.count
     rest = matching(page, action_request, before=action_request.moves_later) if bound_reached else iter(())
@@ -132,20 +131,14 @@ def _sentence(line: JobLine) -> str:
     return " ".join(filter(None, (line.short_id, line.call, str(line.error_summary))))
 
 
-def _predicate(page: PageContext, action_request: ActionRequest) -> Callable[[JobRow], bool] | None:
-    """Return the test for a row: it matches the filter, was there when the person looked, and was not moved yet."""
-    match = action_request.filter.match(page.config.redact, by_queue=not action_request.job_list.by_queue)
+def _test(action_request: ActionRequest) -> Callable[[JobRow], bool] | None:
+    """Return the test for a row that matches the filter: it was there when the person looked, and was not moved yet."""
     if action_request.job_list is FAILED:
-        return match
+        return None
     new_due_us, new_queue = action_request.parameters.get("due_us"), action_request.parameters.get("queue")
 
     def is_meant(row: JobRow) -> bool:
-        return (
-            row.due_us != new_due_us
-            and row.queue != new_queue
-            and _was_there(action_request, row)
-            and (match is None or match(row))
-        )
+        return row.due_us != new_due_us and row.queue != new_queue and _was_there(action_request, row)
 
     return is_meant
 

@@ -40,9 +40,8 @@ def show(page: PageContext, list_name: str) -> HttpResponseBase:
 
 
 def _objects(page: PageContext, job_list: JobList, job_filter: Filter, *, reveal: bool) -> Iterator[dict[str, Any]]:
-    match = job_filter.match(page.config.redact, by_queue=not job_list.by_queue)
     try:
-        for _shard, batch in iter_batches(page, job_list, job_filter, match=match):
+        for _shard, batch in iter_batches(page, job_list, job_filter):
             for row in batch.rows:
                 yield _object(page, row, reveal=reveal)
         yield from ({"incomplete": text} for text in page.missing)

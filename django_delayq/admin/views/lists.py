@@ -1,6 +1,6 @@
 """The four lists of jobs: filter, rows, pager, and the actions on offer."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,14 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
-from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
 from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
 from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.lists.filter_chips import chips
+from django_delayq.admin.lists.search_terms import write_term
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
+from django_delayq.job.errors.attempt_error import AttemptError
 from django_delayq.job.ids import from_text
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import QueueState
@@ -29,14 +31,7 @@ _MAX_NAME = 200
 
 def show_scheduled(page: PageContext) -> HttpResponse:
     """Show the scheduled jobs."""
-    spans = {
-        "overdue": _("overdue"),
-        "15m": _("next 15 min"),
-        "1h": _("next hour"),
-        "24h": _("next 24 h"),
-        "7d": _("next 7 days"),
-    }
-    return show_list(page, SCHEDULED, title=_("Scheduled jobs"), spans=spans, span_label=_("Due"))
+    return show_list(page, SCHEDULED, title=_("Scheduled jobs"))
 
 
 def show_running(page: PageContext) -> HttpResponse:
@@ -97,13 +92,10 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         return job_list.address(page, job_filter.queue, query)
 
     next_cursor, previous_cursor = listing.next_cursor, listing.previous_cursor
-    shown_rows = listing.rows or listing.matched
-    # The address of one queue's page names the queue in its path.
-    in_query = replace(job_filter, queue="") if job_list is READY else job_filter
+    in_query = _in_query(job_list, job_filter)
     actions = [action for action in BULK_ACTIONS.values() if action.in_menu and job_list.name in action.job_lists]
     return {
-        "job_list": job_list,
-        "filter": job_filter,
+        **filter_context(page, job_list, job_filter, listing.rows),
         "listing": listing,
         "lines": [
             JobLine(
@@ -116,41 +108,65 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
             for row in listing.rows
         ],
         "actions": actions if page.may_manage else [],
-        "list_url": address(""),
         "first_url": address(in_query.page()),
         "last_url": address(in_query.page(before=True)),
         "next_url": address(in_query.page(next_cursor)) if next_cursor else "",
         "previous_url": address(in_query.page(previous_cursor, before=True)) if previous_cursor else "",
-        "clear_url": address(Filter(count=job_filter.count, reversed=job_filter.reversed).query()),
         "reverse_label": job_list.sort_labels[job_filter.reversed],
         "reverse_url": address(replace(in_query, reversed=not job_filter.reversed).page()),
         "export_url": "?".join(filter(None, (page.url("export", job_list.name), job_filter.page()))),
         "reached_us": next_cursor[0] if listing.scanned is not None and next_cursor and job_list.timed else None,
-        "filtered": in_query.is_set or in_query.cursor is not None,
-        "found": len(listing.rows) + len(listing.matched),
-        "sizes": SIZES,
-        "queues": _queue_choices(page.snapshot.queues, job_filter.queue),
-        "task_names": _suggestions(
-            {name: printable(name) for name in (*registry.names(), *(row.task for row in shown_rows))}
-        ),
-        "error_names": _suggestions(
-            {summary.error: summary.name for summary in (ErrorSummary.of(row.attempts) for row in shown_rows)}
-        ),
-        "task_text": url_name(job_filter.task) if job_filter.task else "",
-        "error_text": url_name(job_filter.error) if job_filter.error else "",
-        "queue_text": url_name(job_filter.queue) if job_filter.queue else "",
-        # As text: a template groups the digits of numbers.
-        "jump_fields": [
-            (name, str(value)) for name, value in in_query.pairs(cursor=None, before=False, at_us=None).items()
-        ],
+        "found": len(listing.rows),
+        "jump_fields": _fields(in_query.plain()),
         "filter_query": job_filter.page(),
         "queue_query": Filter(queue=job_filter.queue).query(),
         "page_query": in_query.query(),
+        "at_text": _input_text(page, job_filter.at_us),
+    }
+
+
+def filter_context(page: PageContext, job_list: JobList, job_filter: Filter, rows: Sequence[JobRow]) -> dict[str, Any]:
+    """Return the context of the filter of a list; tasks and errors of these rows are suggested."""
+    in_query = _in_query(job_list, job_filter)
+    plain, names = (
+        in_query.plain(),
+        {("task", row.task) for row in rows} - {("task", name) for name in registry.names()},
+    )
+    names |= {("error", AttemptError.name_of_last(row.attempts)) for row in rows}
+
+    def address(changed: Filter) -> str:
+        return job_list.address(page, job_filter.queue, changed.query())
+
+    return {
+        "job_list": job_list,
+        "filter": job_filter,
+        "filtered": in_query.is_set or in_query.cursor is not None,
+        "chips": chips(page, job_list, job_filter),
+        "search_filter": job_filter.plain().query(),
+        "row_terms": [write_term(*each) for each in sorted(names) if 0 < len(each[1]) <= _MAX_NAME],
+        "list_url": job_list.address(page, job_filter.queue, ""),
+        "clear_url": address(Filter(count=job_filter.count, reversed=job_filter.reversed)),
+        "spans": [
+            (label, address(replace(plain, within=value, from_us=None, to_us=None)), value == job_filter.within)
+            for value, label in job_list.spans.items()
+        ],
+        "sizes": [(size, address(replace(plain, count=size)), size == job_filter.count) for size in SIZES],
+        "time_fields": _fields(replace(plain, within="", from_us=None, to_us=None)),
         "from_text": _input_text(page, job_filter.from_us),
         "to_text": _input_text(page, job_filter.to_us),
-        "at_text": _input_text(page, job_filter.at_us),
         "zone": str(page.timezone),
     }
+
+
+def _fields(job_filter: Filter) -> list[tuple[str, str]]:
+    """Return the fields of a form that adds to a filter."""
+    # As text: a template groups the digits of numbers.
+    return [(name, str(value)) for name, value in job_filter.pairs().items()]
+
+
+def _in_query(job_list: JobList, job_filter: Filter) -> Filter:
+    """Return the filter for the query string: the address of one queue's page names the queue in its path."""
+    return replace(job_filter, queue="") if job_list is READY else job_filter
 
 
 def detail_url(page: PageContext, job_list: JobList, job_filter: Filter, row: JobRow) -> str:
@@ -166,16 +182,6 @@ def _redirect_to_neighbour(page: PageContext, job_list: JobList, job_filter: Fil
         return HttpResponseRedirect(detail_url(page, job_list, job_filter, listing.rows[0]))
     messages.info(page.request, _("There is no further job in that direction."))
     return HttpResponseRedirect(job_list.address(page, job_filter.queue, job_filter.page()))
-
-
-def _queue_choices(names: Iterable[str], chosen: str) -> list[tuple[str, str, bool]]:
-    """Return (value, label, whether chosen) for each queue."""
-    return [(url_name(name), printable(name), name == chosen) for name in sorted({*names, chosen} - {""})]
-
-
-def _suggestions(names: dict[str, str]) -> dict[str, str]:
-    """Return value -> label for the suggestions of a text field."""
-    return {url_name(name): label for name, label in sorted(names.items()) if 0 < len(name) <= _MAX_NAME}
 
 
 def _input_text(page: PageContext, us: int | None) -> str:

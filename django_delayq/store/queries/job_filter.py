@@ -1,4 +1,4 @@
-"""Job filter: which rows of a place an operator means, by queue, task, error and due time.
+"""Job filter: which rows of a place an operator means, by queue, task, error, tenant and due time.
 
 The admin and `jobs()` use it.
 """
@@ -20,6 +20,7 @@ class JobFilter:
     #: A task: its name, the last parts of its name, or "=" and its exact name. `error` names a class in the same ways.
     task: str = ""
     error: str = ""
+    tenant: str = ""
     #: Before this moment it is due (µs since the epoch).
     due_before_us: int | None = None
 
@@ -29,6 +30,7 @@ class JobFilter:
             *([self._has_queue] if self.queue else []),
             *([self._has_task] if self.task else []),
             *([self._has_error] if self.error else []),
+            *([self._has_tenant] if self.tenant else []),
             *([self._is_due] if self.due_before_us is not None else []),
             *more,
         ]
@@ -43,6 +45,9 @@ class JobFilter:
     def _has_error(self, row: JobRow) -> bool:
         # `handle.error.class_path` names the module of built-in classes.
         return names_match(AttemptError.name_of_last(row.attempts), self.error.removeprefix("builtins."))
+
+    def _has_tenant(self, row: JobRow) -> bool:
+        return row.job is not None and row.job.tenant == self.tenant
 
     def _is_due(self, row: JobRow) -> bool:
         return row.due_us is not None and row.due_us < (self.due_before_us or 0)

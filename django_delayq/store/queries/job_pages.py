@@ -1,11 +1,11 @@
 """Job pages: jobs as Redis holds them, and pages of them. A row reads its stored bytes at the first use."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from django_delayq import runtime
 from django_delayq.job.attempts import AttemptHistory
@@ -209,6 +209,15 @@ class JobPage:
     scanned: int
     #: Cursor from which the next page continues in this direction; None: no rows are left.
     end: tuple[float, bytes] | None
+
+    def joined(self, following: Self, *, before: bool) -> Self:
+        """Return this page and the one that continues it, as one."""
+        return replace(
+            following,
+            rank=following.rank if before else self.rank,
+            rows=following.rows + self.rows if before else self.rows + following.rows,
+            scanned=self.scanned + following.scanned,
+        )
 
 
 def parse_page(

@@ -1,7 +1,9 @@
 """Lookup: find one job, or a page of jobs. Reads only. Called by handles, the admin and health checks."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
 
 from django_delayq import runtime
 from django_delayq.job.body.codec import SIGNATURE, try_decode_head
@@ -10,17 +12,25 @@ from django_delayq.job.result import Result
 from django_delayq.job.security.encryption import OVERHEAD, RESULT
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
-from django_delayq.store.nodes.resp import Part
+from django_delayq.store.nodes.resp import Part, encode
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, read_row
 from django_delayq.store.records import ResultRecord
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
-#: Most rows of one page, and bytes of bodies read for it.
-MAX_ROWS, _PAGE_BYTES = 250, 1024 * 1024
+#: Most rows of one page; and bytes of bodies that are read for it, and by one call that examines rows: no call may hold
+#: Redis for 10 ms.
+MAX_ROWS, _PAGE_BYTES, _SLICE_BYTES = 250, 1024 * 1024, 512 * 1024
 #: Bytes at which a body is cut: a body that is not large is whole, also encrypted and signed.
 _CUT = LARGE_BODY + OVERHEAD + SIGNATURE
 _PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
+
+
+class Holder(NamedTuple):
+    """The job that holds a unique key, or whose window throttles the calls with it."""
+
+    raw_id: bytes
+    of_window: bool
 
 
 class Lookup:
@@ -69,17 +79,32 @@ class Lookup:
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a unique key, else of the first job of an open window; None if none does.
 
-        O(1). One round trip; two if it is the job of a window, which may have ended.
+        O(1). One round trip; three if it is the job of a window, which may have ended.
         """
+        [found] = self._shard.read(self.read_holders([digest]))
+        if found and found.of_window and self.find(found.raw_id).state is State.GONE:
+            return None
+        return found.raw_id if found else None
+
+    def read_holders(self, digests: Sequence[bytes]) -> Reading[list[Holder | None]]:
+        """Return the reading of who holds these keys, O(1) each. The first job of an open window may have ended."""
         keys = self._shard.keys
-        commands: list[list[Part]] = [["HGET", keys("unique_keys"), digest], ["HGET", keys("throttles"), digest]]
-        commands += [["ZSCORE", keys("throttle_ends"), digest], ["TIME"]]
-        member, first, ends, time = self._shard.execute_all(commands)
-        if member:
-            return bytes(member[:12])
-        now_us = self._shard.now_us(time)
-        is_open = first and ends and float(ends) > now_us
-        return first if is_open and self.find(first).state is not State.GONE else None
+        found: list[Holder | None] = []
+        members, firsts, time = yield [
+            encode("HMGET", keys("unique_keys"), *digests),
+            encode("HMGET", keys("throttles"), *digests),
+            encode("TIME"),
+        ]
+        windows = [digest for digest, first in zip(digests, firsts, strict=True) if first]
+        ends = (yield [encode("ZSCORE", keys("throttle_ends"), each) for each in windows]) if windows else []
+        now_us, open_until = self._shard.now_us(time), dict(zip(windows, ends, strict=True))
+        for digest, member, first in zip(digests, members, firsts, strict=True):
+            if member:
+                found.append(Holder(bytes(member[:12]), of_window=False))
+            else:
+                is_open = float(open_until.get(digest) or 0) > now_us
+                found.append(Holder(first, of_window=True) if is_open else None)
+        return found
 
     def page(self, state: State, **options: Any) -> JobPage:
         """Return a page of jobs in one round trip. The options are those of `read_page()`."""
@@ -102,8 +127,8 @@ class Lookup:
 
         Waiting jobs: of the named queues. A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows
         that vanished do not shift it. `from_us` and `to_us` bound due times or times of death. Dead letters: of these
-        error groups, at most 1,251, or all. With `match`, up to 2,000 rows are read, for up to 0.1 s. One step,
-        O(queues or groups x (log n + rows)); a page of more than 1 MiB ends early.
+        error groups, at most 1,251, or all. One step, O(queues or groups x (log n + rows)); a page of more than 1 MiB
+        ends early. With `match`, up to 2,000 rows are examined for up to 0.1 s, in steps of up to 400 rows.
         """
         keys = self._shard.keys
         if state in _PLACES:
@@ -113,10 +138,43 @@ class Lookup:
             places = [place(queue) for queue in queues for place in of_queue]
             found_in = [queue for queue in queues for _ in of_queue]
         count = min(max(1, count), MAX_ROWS)
+        read = partial(
+            self._read_rows,
+            state=state,
+            places=places,
+            found_in=found_in,
+            before=before,
+            more=["" if bound is None else bound for bound in (from_us, to_us)] + list(groups),
+            match=match,
+        )
+        if match is None:
+            return (yield from read(cursor, count, count=count))
+        bounds, share = runtime.current().bounds, max(1, len(found_in) // 20)
+        most, size = max(bounds.scanned_rows // share, count), max(bounds.slice_rows // share, count)
+        found = yield from read(cursor, min(size, most), count=count)
+        # The time of the first round trip does not count, so each reading examines some rows.
+        until = monotonic() + bounds.matching_seconds
+        while found.end and len(found.rows) < count and found.scanned < most and monotonic() < until:
+            rows = min(size, most - found.scanned)
+            following = yield from read(found.end, rows, count=count - len(found.rows))
+            found = found.joined(following, before=before)
+        return found
+
+    def _read_rows(
+        self,
+        cursor: tuple[float, bytes] | None,
+        rows: int,
+        *,
+        state: State,
+        places: Sequence[str],
+        more: Sequence[Part],
+        match: Callable[[JobRow], bool] | None,
+        **options: Any,
+    ) -> Reading[JobPage]:
+        """Return the reading of one call of the script."""
         score, member = cursor if cursor else ("", b"")
-        bounds = ("" if bound is None else bound for bound in (from_us, to_us))
-        rows = runtime.current().bounds.scanned_rows // max(1, len(found_in) // 20) if match else count
-        args: list[Part] = [str(score), member, max(rows, count), int(before), _CUT, _PAGE_BYTES, *bounds, *groups]
+        room = _SLICE_BYTES if match else _PAGE_BYTES
+        args: list[Part] = [str(score), member, rows, int(options["before"]), _CUT, room, *more]
         [reply] = yield [self._shard.call(_PAGE, args, more_keys=places)]
         return parse_page(
             reply,
@@ -124,10 +182,8 @@ class Lookup:
             cipher=self._shard.cipher,
             state=state,
             due_first_us=self._due_first_us,
-            found_in=found_in,
-            before=before,
-            count=count,
             match=match,
+            **options,
         )
 
     def batches(

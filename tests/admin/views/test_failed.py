@@ -1,12 +1,15 @@
 """Failed jobs: rows, errors, groups."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.html import escape
 
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, ActionResult, Target
+from django_delayq.admin.lists.search_terms import write_term
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.job.outcome import OutcomeKind
@@ -58,23 +61,22 @@ def test_an_outcome_is_shown_in_words_and_filtered_by_its_stored_name(
     mine, _ = add_dead(stock, error="Why", ending=ending), add_dead(stock)
     answer = browser.get(page("failed"))
     assert f"{words} Why" in text(answer)
-    assert f'<option value="{ending}">{words}</option>' in answer.content.decode()
+    assert f'<option value="{escape(write_term("error", ending))}">' in answer.content.decode()
     assert ids(browser.get(page("failed", error=ending))) == [mine]
     groups = browser.get(page("failed", group="error", error=ending))
-    assert f"{words} in noop 1" in text(groups)
-    assert ids(browser.get(link(groups, "Show"))) == [mine]
+    assert f"{words} in noop new since yesterday Why 1" in text(groups)
+    assert ids(browser.get(link(groups, f"{words} in noop"))) == [mine]
     assert f"{words}: Why" in text(browser.get(page("job_detail", mine)))
 
 
 def test_errors_and_tasks_of_the_page_are_suggested(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, task="old.removed"), add_dead(stock, task="x" * 300, error=OTHER)
-    for group in ("", "error"):
-        html = browser.get(page("failed", group=group)).content.decode()
-        assert '<option value="shop.errors.Broken">Broken</option>' in html
-        assert '<option value="smtplib.Refused">Refused</option>' in html
-        assert '<option value="old.removed">old.removed</option>' in html
-        assert '<option value="tests.sample_app.tasks.noop">' in html
-        assert f'<option value="{"x" * 300}">' not in html
+    html = browser.get(page("failed")).content.decode()
+    assert '<option value="error:shop.errors.Broken">' in html
+    assert '<option value="error:smtplib.Refused">' in html
+    assert '<option value="task:old.removed">' in html
+    assert '<option value="task:tests.sample_app.tasks.noop">' in html
+    assert f'<option value="task:{"x" * 300}">' not in html
 
 
 def test_an_empty_list_explains_what_belongs_here(browser: Client) -> None:
@@ -108,23 +110,65 @@ def test_groups_show_error_task_number_and_times(browser: Client, stock: ShardAp
     add_dead(stock, error=OTHER)
     add_dead(stock, task="shop.tasks.send")
     page_text = text(browser.get(page("failed", group="error")))
-    assert page_text.index("Broken in noop 3") < page_text.index("Refused in noop 1")
-    assert "Broken in send 1" in page_text
-    assert "5 matches in 5 of 5 rows" in page_text
+    assert page_text.index("Broken in noop") < page_text.index("Refused in noop")
+    assert "Broken in noop new since yesterday could not send 3" in page_text
+    assert "Broken in send new since yesterday could not send 1" in page_text
+    assert "5 failed jobs, 3 groups" in page_text
     page_text = text(browser.get(page("failed", group="task")))
-    assert "noop 4" in page_text
-    assert "send 1" in page_text
+    assert "noop new since yesterday 4" in page_text
+    assert "send new since yesterday 1" in page_text
+    assert "5 failed jobs, 2 groups" in page_text
+
+
+def test_groups_are_ordered_by_number_and_by_time(browser: Client, stock: ShardApis) -> None:
+    for task in ("shop.first", "shop.often", "shop.often", "shop.last"):
+        add_dead(stock, task=task)
+    groups = browser.get(page("failed", group="task"))
+
+    def tasks(response: Any) -> list[str]:
+        return re.findall(r"task=%3Dshop.(\w+)[^>]*>\w", response.content.decode())
+
+    assert tasks(groups)[0] == "often"
+    assert tasks(browser.get(link(groups, "Last"))) == ["last", "often", "first"]
+    assert tasks(browser.get(page("failed", group="task", order="first"))) == ["last", "often", "first"]
+
+
+def test_groups_are_limited_by_task_error_and_time(browser: Client, stock: ShardApis) -> None:
+    first, *_ = [add_dead(stock, task="shop.send"), add_dead(stock, task="shop.send"), add_dead(stock, error=OTHER)]
+    assert "2 failed jobs, 1 group" in text(browser.get(page("failed", group="error", task="send")))
+    assert "1 failed job, 1 group" in text(browser.get(page("failed", group="error", error="Refused")))
+    assert "No failed jobs here." in text(browser.get(page("failed", group="error", error="Refused", task="send")))
+    # The bars end up to 24 µs later.
+    until = browser.get(page("failed", group="error", to=due_us(stock, first) - 30))
+    assert "No failed jobs here." in text(until)
+    assert "1 failed job, 1 group" in text(browser.get(page("failed", group="task", to=due_us(stock, first) + 1)))
+    assert "3 failed jobs, 2 groups" in text(browser.get(page("failed", group="error", within="1h")))
+    assert "Left out of this filter: queue, text." in text(browser.get(page("failed", group="error", queue="x", q="y")))
 
 
 def test_a_group_leads_to_its_failed_jobs_and_retries_them(browser: Client, stock: ShardApis) -> None:
     broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
     answer = browser.get(page("failed", group="error"))
-    assert set(ids(browser.get(link(answer, "Show")))) == set(broken)
+    of_group = browser.get(link(answer, "Broken in noop"))
+    assert set(ids(of_group)) == set(broken)
+    assert "error Broken: could not send in tests.sample_app.tasks.noop" in text(of_group)
     form = next(form for form in forms(answer) if form.offers("retry"))
     confirm = form.post(browser, action="retry")
     assert "Retry 2 failed jobs?" in text(confirm)
     form_to(confirm, "/action/").post(browser)
     assert {state(stock, each) for each in broken} == {"ready"}
+    assert state(stock, refused) == "dead"
+    assert "1 failed job, 1 group" in text(browser.get(page("failed", group="error")))
+    assert "error none left" in text(browser.get(link(answer, "Broken in noop")))
+
+
+def test_a_group_is_deleted(browser: Client, stock: ShardApis) -> None:
+    broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
+    form = next(form for form in forms(browser.get(page("failed", group="error"))) if form.offers("delete"))
+    confirm = form.post(browser, action="delete")
+    assert "Delete 2 failed jobs?" in text(confirm)
+    form_to(confirm, "/action/").post(browser)
+    assert {state(stock, each) for each in broken} == {"gone"}
     assert state(stock, refused) == "dead"
 
 
@@ -137,8 +181,8 @@ def test_a_group_of_an_error_that_its_traceback_does_not_name_leads_to_its_jobs(
     add_dead(stock)
     mine = {add_dead(stock, error=error, exception="builtins.ExceptionGroup") for _ in range(2)}
     groups = browser.get(page("failed", group="error"))
-    assert "ExceptionGroup in noop 2" in text(groups)
-    assert set(ids(browser.get(link(groups, "Show")))) == mine
+    assert "2 failed jobs" in text(browser.get(page("failed", group="error", error="ExceptionGroup")))
+    assert set(ids(browser.get(link(groups, "ExceptionGroup in noop")))) == mine
     assert "ExceptionGroup two (2 sub-exceptions)" in text(browser.get(page("failed", error="ExceptionGroup")))
 
 
@@ -153,23 +197,38 @@ def test_a_group_is_retried_later(browser: Client, stock: ShardApis) -> None:
     assert state(stock, refused) == "dead"
 
 
-def test_a_scan_without_a_match_continues(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
-    bounds(scanned_rows=50)
-    for number in range(60):
-        add_dead(stock, "hay" if number else "needle")
-    answer = browser.get(page("failed", group="error", q="needle"))
-    assert "Nothing so far." in text(answer)
-    assert "Broken in noop 1" in text(browser.get(link(answer, "Continue")))
-    assert "No failed jobs here." in text(browser.get(page("failed", group="error", q="none", n=25, after="1.00")))
-
-
-def test_groups_of_more_than_one_scan_continue(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
-    bounds(scanned_rows=50)
-    for number in range(60):
+def test_a_task_and_an_error_are_found_without_a_scan(
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
+) -> None:
+    bounds(scanned_rows=5, slice_rows=5)
+    mine = add_dead(stock, error=OTHER, task="shop.send")
+    for number in range(30):
         add_dead(stock, number)
-    answer = browser.get(page("failed", group="error"))
-    assert "Broken in noop 50" in text(answer)
-    assert "Broken in noop 10" in text(browser.get(link(answer, "Continue")))
+    for query in ({"task": "send"}, {"error": "Refused"}, {"task": "shop.send", "error": "smtplib.Refused"}):
+        found = browser.get(page("failed", **query))
+        assert ids(found) == [mine]
+        assert "Rows 1–1 of 1" in text(found)
+    assert "Rows 1–25 of 30" in text(browser.get(page("failed", task="noop", n=25)))
+
+
+def test_jobs_of_other_errors_are_searched_for_a_task(
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
+) -> None:
+    mine, _ = add_dead(stock, error=OTHER, task="shop.send"), add_dead(stock)
+    # As with more groups than are kept: nothing is known of what these jobs have in common.
+    other = bytes(12)
+    for raw_id in stock.client.hkeys(stock.keys("groups_of_dead")):
+        stock.client.hset(stock.keys("groups_of_dead"), raw_id, other)
+        died = stock.inspection.dead_letter(raw_id).moment_us
+        stock.client.zadd(stock.keys("dead_by_group"), {other + died.to_bytes(8) + raw_id: 0})
+    stock.client.delete(stock.keys("error_groups"))
+    stock.client.hset(stock.keys("error_groups"), other, bytes(16))
+    groups = browser.get(page("failed", group="error"))
+    assert "Other errors in ?" in text(groups)
+    assert len(ids(browser.get(link(groups, "Other errors")))) == 2
+    found = browser.get(page("failed", task="send"))
+    assert ids(found) == [mine]
+    assert "1 match in 2 of 2 rows" in text(found)
 
 
 def test_hostile_errors_and_tasks_are_text(browser: Client, stock: ShardApis) -> None:
@@ -188,7 +247,7 @@ def test_hostile_errors_and_tasks_are_text(browser: Client, stock: ShardApis) ->
         assert "\x00" not in body
         assert "\x1b" not in body
     shown = browser.get(page("failed", group="error"))
-    assert ids(browser.get(link(shown, "Show"))) == [mine]
+    assert ids(browser.get(link(shown, "Bad in"))) == [mine]
     stock.client.hset(stock.keys("dead_bodies"), raw_id, b"\xff" * 10)
     for address in (page("failed"), page("failed", group="error"), page("job_detail", mine)):
         assert browser.get(address).status_code == 200

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from django_delayq.job.outcome import Action
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
-from tests.admin.page_content import ids, link, text
+from tests.admin.page_content import ids, link, text, words
 from tests.shard_apis import ShardApis
 
 
@@ -153,9 +154,20 @@ def test_the_task_links_to_the_job_as_the_id_does(browser: Client, stock: ShardA
     assert f"/{mine}/" in link(answer, "noop")
 
 
-def test_the_filter_is_collapsed_until_it_is_set(browser: Client, stock: ShardApis) -> None:
-    assert '<details class="delayq-collapsible">' in browser.get(page("scheduled")).content.decode()
-    assert '<details class="delayq-collapsible" open>' in browser.get(page("scheduled", q="x")).content.decode()
+def test_each_part_of_the_filter_is_a_chip_that_leads_to_the_list_without_it(browser: Client, stock: ShardApis) -> None:
+    mine, other = add(stock, "needle", queue="mail"), add(stock, "needle")
+    answer = browser.get(page("scheduled", queue="mail", q="needle", within="24h"))
+    assert ids(answer) == [mine]
+    chips = re.findall(r'<li><a href="([^"]*)" title="Remove">(.*?)</a>', answer.content.decode())
+    assert [words(inner).removesuffix(" × Remove") for _url, inner in chips] == [
+        "queue mail",
+        "text needle",
+        "due next 24 h",
+    ]
+    without_queue = browser.get(unescape(chips[0][0]))
+    assert ids(without_queue) == [mine, other]
+    assert "queue mail" not in text(without_queue)
+    assert 'title="Remove"' not in browser.get(link(answer, "Clear")).content.decode()
 
 
 def test_a_task_is_found_by_its_whole_name_or_its_end(browser: Client, stock: ShardApis) -> None:
@@ -216,10 +228,11 @@ def test_a_queue_of_any_name_has_its_page_and_links(browser: Client, stock: Shar
     add(stock, queue=name)
     mine = add(stock, queue=name, delay=None)
     assert ids(browser.get(page("queue_detail", name))) == [mine]
-    answer = browser.get(page("scheduled"))
-    chosen = [value for form in forms(answer) for field, value in form.buttons if field == "queue" and value]
-    (value,) = set(chosen)
-    assert len(ids(browser.get(page("scheduled", queue=value)))) == 1
+    html = browser.get(page("scheduled")).content.decode()
+    [term] = [unescape(each) for each in re.findall(r'<option value="(queue:[^"]*)">', html)]
+    found = browser.get(page("search", find=term), follow=True)
+    assert len(ids(found)) == 1
+    assert 'title="Remove"' in found.content.decode()
 
 
 def test_hostile_text_in_every_field_is_text(browser: Client, stock: ShardApis) -> None:
@@ -232,7 +245,7 @@ def test_hostile_text_in_every_field_is_text(browser: Client, stock: ShardApis) 
     assert "too long to be shown here" in body
 
 
-_NAMES = ("queue", "task", "error", "q", "within", "from", "to", "at", "n") + (
+_NAMES = ("queue", "task", "error", "error_group", "tenant", "q", "within", "from", "to", "at", "n", "order") + (
     "after",
     "before",
     "sort",
