@@ -23,7 +23,7 @@ from django_delayq.store.keys import Keys
 from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.shard import Shard
 from django_delayq.store.store import get_store
-from tests.warm_process import ROOT, ForkedCommand, WarmProcess
+from tests.warm_process import ROOT, ForkedCommand, WarmProcess, python_path
 
 #: Seconds after which a wait fails.
 PATIENCE = 45.0
@@ -48,15 +48,6 @@ def until(condition: Callable[[], T], *, what: str, patience: float = PATIENCE, 
             raise AssertionError(f"Waited {patience:g} s in vain for {what}.\n{details()}")
         time.sleep(0.01)
     return found
-
-
-def python_path(*folders: Path) -> str:
-    """Return the PYTHONPATH of a process: the folders, then this run's own PYTHONPATH, then the repository.
-
-    So a copy of the package with a planted bug comes before the package itself.
-    """
-    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join([*map(str, folders), *inherited, str(ROOT)])
 
 
 class Command:

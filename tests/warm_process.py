@@ -1,14 +1,15 @@
-"""Warm process: it has imported Django and Redis's client, and forks a process for each command that a test starts.
+"""Warm process: it has imported Django, Redis's client and the package's commands, and forks each command of a test.
 
-An interpreter needs half a second of CPU time for these imports, which nearly 700 commands of the tests would repeat.
-django_delayq is not among them: each command imports it from its own path. A process of pytest starts one warm
-process, which runs this file as a program and imports nothing of the tests.
+An interpreter needs 0.6 s of CPU time for these imports, which nearly 700 commands of the tests would repeat. A process
+of pytest starts one warm process, which runs this file as a program. It imports nothing of the tests, and nothing that
+depends on settings: not the backend, which only some projects have.
 """
 
 import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import signal
 import socket
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -29,9 +31,21 @@ IMPORTS = (
     *("asgiref.sync", "concurrent.futures.thread", "multiprocessing.popen_spawn_posix", "redis.asyncio"),
     *("django.contrib.admin", "django.core.management", "django.db.backends.sqlite3.base", "django.views.debug"),
     "django_tasks.base" if django.VERSION < (6,) else "django.tasks.base",
+    "django_delayq.checks",
 )
+#: All modules in it are imported too.
+COMMANDS = "django_delayq.management.commands"
 #: Most bytes of a request: arguments and environment of a command.
 _LONGEST = 1 << 20
+
+
+def python_path(*folders: Path) -> str:
+    """Return the PYTHONPATH of a process: the folders, then this run's own PYTHONPATH, then the repository.
+
+    So a copy of the package with a planted bug comes before the package itself.
+    """
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join([*map(str, folders), *inherited, str(ROOT)])
 
 
 class WarmProcess:
@@ -69,7 +83,7 @@ class WarmProcess:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), python_path()],
                 # Each command has its own PYTHONPATH.
                 env={**os.environ, "PYTHONPATH": "", "PYTHONUNBUFFERED": "1"},
                 cwd=ROOT,
@@ -151,18 +165,36 @@ def become(request: dict[str, Any], log: int, requests: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     time.tzset()
-    folders = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    installed = [each for each in sys.path if each not in folders]
-    sys.path[:] = [*([] if sys.flags.safe_path else [os.getcwd()]), *folders, *installed]
+    folders = search_path(os.environ.get("PYTHONPATH", ""))
+    sys.path[:] = [*folders, *(each for each in sys.path if each not in folders)]
+    # A copy of the package cannot replace the one that the warm process has imported.
+    found = PathFinder.find_spec("django_delayq")
+    if found is None or found.origin != sys.modules["django_delayq"].__file__:
+        raise ImportError(f"This command needs an interpreter of its own: it would import {found}.")
     sys.argv[:] = request["arguments"][1:]
     sys.orig_argv[:] = [sys.executable, *request["arguments"]]
     sys.modules["__main__"] = ModuleType("__main__")
 
 
-def main(descriptor: int) -> None:
-    """Import, serve, and run a command in each forked process."""
+def search_path(python_path: str) -> list[str]:
+    """Return the folders in which `python -m` looks for modules before those that are installed."""
+    return [*([] if sys.flags.safe_path else [os.getcwd()]), *filter(None, python_path.split(os.pathsep))]
+
+
+def warm_up(python_path: str) -> None:
+    """Import what most commands import, the package as a command with this PYTHONPATH would."""
+    folders = search_path(python_path)
+    sys.path[:0] = folders
     for name in IMPORTS:
         importlib.import_module(name)
+    for command in pkgutil.iter_modules(importlib.import_module(COMMANDS).__path__):
+        importlib.import_module(f"{COMMANDS}.{command.name}")
+    del sys.path[: len(folders)]
+
+
+def main(descriptor: int, python_path: str) -> None:
+    """Import, serve, and run a command in each forked process."""
+    warm_up(python_path)
     # The collector writes to each object that it visits, and each forked process would copy that memory.
     gc.collect()
     gc.freeze()
@@ -176,4 +208,4 @@ if __name__ == "__main__":
     if not sys.flags.safe_path:
         # The folder of this program. No command has it.
         del sys.path[0]
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.subprocesses import python_path, until
-from tests.warm_process import ROOT, ForkedCommand, WarmProcess
+from tests.subprocesses import until
+from tests.warm_process import ROOT, ForkedCommand, WarmProcess, python_path
 
 REPORT = """
 import json, os, random, signal, sys, threading
 
-assert not [name for name in sys.modules if name.startswith(("django_delayq", "tests"))]
+assert not [name for name in sys.modules if name.startswith(("django_delayq.backend", "tests"))]
 handlers = {int(number): str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()}
 facts = {
     "argv": [sys.argv, sys.orig_argv, sys.flags, sys.warnoptions],
@@ -35,6 +35,8 @@ facts = {
     "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
     "limits": [os.umask(0o22), os.nice(0)],
 }
+import django_delayq
+facts["package"] = [django_delayq.__file__, django_delayq.__path__]
 print(json.dumps(facts))
 print(random.random(), file=sys.stderr)
 """
@@ -75,6 +77,18 @@ def test_it_forks_what_a_new_interpreter_would_be(start: Callable[..., ForkedCom
     )
     facts, _ = (tmp_path / "log").read_text().splitlines()
     assert json.loads(facts) == json.loads(done.stdout)
+
+
+def test_a_command_with_another_copy_of_the_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "program.py").touch()
+    (tmp_path / "django_delayq").mkdir()
+    (tmp_path / "django_delayq" / "__init__.py").touch()
+    # Otherwise the current folder is before PYTHONPATH.
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    with WarmProcess() as warm, open(tmp_path / "log", "ab") as log:
+        forked = warm.start(["-m", "program"], environ=environ(tmp_path), log=log.fileno())
+        assert forked.wait() == 1
+    assert str(tmp_path / "django_delayq") in (tmp_path / "log").read_text().splitlines()[-1]
 
 
 def test_each_process_has_random_numbers_of_its_own(start: Callable[..., ForkedCommand], tmp_path: Path) -> None:
@@ -123,7 +137,7 @@ def test_no_process_outlives_the_process_of_pytest(tmp_path: Path, end: str) -> 
         import os, sys
         from tests.warm_process import WarmProcess
         warm = WarmProcess()
-        environ = {{**os.environ, "PYTHONPATH": {str(tmp_path)!r}}}
+        environ = {{**os.environ, "PYTHONPATH": {python_path(tmp_path)!r}}}
         print(warm.start(["-m", "program"], environ=environ, log=2).pid, flush=True)
         {end}
     """
