@@ -182,7 +182,7 @@ def search_path(python_path: str) -> list[str]:
 
 
 def warm_up(python_path: str) -> None:
-    """Import what most commands import, the package as a command with this PYTHONPATH would."""
+    """Import what most commands import, the package as a command with this PYTHONPATH would, and make its scripts."""
     folders = search_path(python_path)
     sys.path[:0] = folders
     for name in IMPORTS:
@@ -190,6 +190,10 @@ def warm_up(python_path: str) -> None:
     for command in pkgutil.iter_modules(importlib.import_module(COMMANDS).__path__):
         importlib.import_module(f"{COMMANDS}.{command.name}")
     del sys.path[: len(folders)]
+    # Each process would make the same texts and digests.
+    kind = importlib.import_module("django_delayq.store.client.script").Script
+    for script in [each for each in gc.get_objects() if type(each) is kind]:
+        assert script.sha
 
 
 def main(descriptor: int, python_path: str) -> None:

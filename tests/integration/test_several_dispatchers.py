@@ -124,14 +124,14 @@ def test_of_three_dispatchers_one_promotes_for_each_moment(processes: Processes,
     for _ in range(3):
         processes.dispatcher()
     worker = processes.worker()
-    moments = 40
+    moments, promote = 40, f"EVALSHA {Script('promote').sha}"
     enqueue_many([tasks.record.using(delay=2 + n / 10).job(n) for n in range(moments)])
     with processes.client() as other, other.monitor() as monitor:
         runs = processes.until_runs(moments)
         client.echo("the end")
         promotions = 0
         while (line := monitor.next_command())["command"] != "ECHO the end":
-            promotions += line["command"].startswith(f"EVALSHA {Script('promote').sha}")
+            promotions += line["command"].startswith(promote)
     assert len({run["id"] for run in runs}) == moments
     assert worker.running
     late = sorted(run["at"] - run["due"] for run in runs)

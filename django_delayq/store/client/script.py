@@ -15,6 +15,8 @@ _LAZY = re.compile(r"^-- Lazy: (?P<parts>\w+(?:, \w+)*)\.", re.MULTILINE)
 #: Keys of the queue of the call. Shared functions have parameters of these names, for the keys of any queue.
 _OF_QUEUE = frozenset({"scheduled", "ready", "recovered", "parked", "queue_notify"})
 _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
+#: The number of lines of each part.
+_LINES = {name: text.count("\n") for name, text in PARTS.items()}
 
 
 class Script:
@@ -58,8 +60,8 @@ class Script:
             return f"{self.name}.lua"
         # The names of the keys are the first line.
         line = int(match[2]) - 1
-        for name, text in PARTS.items():
-            if line <= text.count("\n"):
+        for name, lines in _LINES.items():
+            if line <= lines:
                 return f"{name}.lua:{line}"
-            line -= text.count("\n")
+            line -= lines
         return f"{self.name}.lua:{line}"
