@@ -182,7 +182,7 @@ def search_path(python_path: str) -> list[str]:
 
 
 def warm_up(python_path: str) -> None:
-    """Import what most commands import, the package as a command with this PYTHONPATH would, and make its scripts."""
+    """Import what most commands import, the package as a command with this PYTHONPATH would."""
     folders = search_path(python_path)
     sys.path[:0] = folders
     for name in IMPORTS:
@@ -190,18 +190,22 @@ def warm_up(python_path: str) -> None:
     for command in pkgutil.iter_modules(importlib.import_module(COMMANDS).__path__):
         importlib.import_module(f"{COMMANDS}.{command.name}")
     del sys.path[: len(folders)]
-    # Each process would make the same texts and digests.
+
+
+def prepare_forks() -> None:
+    """Do once what each forked process would do: make the scripts, and tell the collector what it need not visit."""
     kind = importlib.import_module("django_delayq.store.client.script").Script
     for script in [each for each in gc.get_objects() if type(each) is kind]:
         assert script.sha
+    # The collector writes to each object that it visits, and each forked process would copy that memory.
+    gc.collect()
+    gc.freeze()
 
 
 def main(descriptor: int, python_path: str) -> None:
     """Import, serve, and run a command in each forked process."""
     warm_up(python_path)
-    # The collector writes to each object that it visits, and each forked process would copy that memory.
-    gc.collect()
-    gc.freeze()
+    prepare_forks()
     requests = socket.socket(fileno=descriptor)
     become(*serve(requests), requests)
     # As the interpreter does for -m.

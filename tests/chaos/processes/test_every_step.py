@@ -54,8 +54,9 @@ def kill_at_each_request(
     settings.DELAYQ = {"REDIS": server.url}
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
     monkeypatch.setenv("PYTHONPATH", python_path())
+    commands = [f"django_delayq.management.commands.{name}" for name in ("run_worker", "run_dispatcher")]
     FORKS.set_forkserver_preload(
-        [ProcessRun.__module__, "django_delayq.management.commands.run_worker", "tests.sample_app.tasks"]
+        [ProcessRun.__module__, *commands, "tests.sample_app.tasks", "tests.chaos.processes.prepared_forks"]
     )
     databases: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(1, 16):
