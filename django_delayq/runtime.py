@@ -29,7 +29,7 @@ class Bounds:
     #: Rows that one reading examines of a list to find those that match, over few queues; how many of them one call
     #: reads, so that no call holds Redis for 10 ms; and most of them that it returns.
     scanned_rows: int = 2_000
-    slice_rows: int = 400
+    slice_rows: int = 250
     batch_rows: int = 250
     #: Seconds for finding those that match in one reading.
     matching_seconds: float = 0.1

@@ -128,6 +128,8 @@ class JobQuery:
     options: Mapping[str, Any] | None
     #: The test for a row; None: all rows match, so Redis counts them without a scan.
     match: Callable[[JobRow], bool] | None
+    #: Whether the test needs the bodies of the jobs.
+    reads_bodies: bool = False
 
     @classmethod
     def of(
@@ -154,6 +156,7 @@ class JobQuery:
         return cls(
             options=None if is_empty else options,
             match=(lambda row: all(each(row) for each in tests)) if tests else None,
+            reads_bodies=matches is not None,
         )
 
 
@@ -200,17 +203,26 @@ def iter_batches(
     shard: int = 0,
     cursor: Cursor | None = None,
     before: bool = False,
+    bodies: bool = True,
 ) -> Iterator[tuple[int, JobPage]]:
     """Yield the rest of the matching rows after a row of a shard, in batches, each with its shard; shard after shard.
 
-    With `test`, each row must pass it, too. Shards whose server does not answer are left out.
+    With `test`, each row must pass it, too; it needs no body. Without `bodies`, rows have none if the filter needs none,
+    which is several times as fast. Shards whose server does not answer are left out.
     """
     query = JobQuery.of(page, job_list, job_filter, test=test)
     for number in page.answering if query.options is not None else ():
         if number < shard:
             continue
         lookup = page.store.lookup(number)
-        batches = lookup.batches(job_list.state, cursor=cursor, before=before, match=query.match, **query.options or {})
+        batches = lookup.batches(
+            job_list.state,
+            cursor=cursor,
+            before=before,
+            bodies=bodies or query.reads_bodies,
+            match=query.match,
+            **query.options or {},
+        )
         yield from ((number, batch) for batch in batches)
         cursor = None
 

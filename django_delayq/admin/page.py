@@ -257,7 +257,9 @@ def layout_context(page: PageContext, tab: str, *, redis_down: bool) -> dict[str
         "tabs": _tabs(page, tab, redis_down=redis_down),
         "panel_url": f"{panel}?{query.urlencode()}" if panel and query else panel,
         "intervals": _INTERVALS,
-        "search_terms": [] if redis_down else suggestions(page.snapshot.queues, registry.names()),
+        "search_terms": []
+        if redis_down
+        else suggestions(page.snapshot.queues, (task.name for task in registry.tasks())),
         "other_stores": others,
         "other_aliases": ", ".join(each.alias for each in others),
         # Each choice is a link to this page, and the response to a POST has no page to link to.

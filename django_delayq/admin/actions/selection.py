@@ -45,7 +45,7 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
         action_request.count, action_request.counted = listing.total, True
         return
     until = monotonic() + runtime.current().bounds.count_seconds
-    for shard, batch in matching(page, action_request, before=job_list.newest_first):
+    for shard, batch in matching(page, action_request, before=job_list.newest_first, bodies=True):
         _add_to_sample(page, action_request, batch.rows[::-1] if job_list.newest_first else batch.rows)
         action_request.count += len(batch.rows)
         counts = action_request.shard_counts
@@ -76,7 +76,9 @@ def _tenant_states(page: PageContext, action_request: ActionRequest) -> dict[int
     return page.reads.read(lambda shard: page.store.tenants(shard).read_tenant(queue, digest))
 
 
-def matching(page: PageContext, action_request: ActionRequest, *, before: bool) -> Iterator[tuple[int, JobPage]]:
+def matching(
+    page: PageContext, action_request: ActionRequest, *, before: bool, bodies: bool = False
+) -> Iterator[tuple[int, JobPage]]:
     """Yield the rows that the action is about in batches, each with its shard, from the request's position on."""
     return job_lists.iter_batches(
         page,
@@ -86,6 +88,7 @@ def matching(page: PageContext, action_request: ActionRequest, *, before: bool) 
         shard=action_request.shard,
         cursor=action_request.cursor,
         before=before,
+        bodies=bodies,
     )
 
 
@@ -102,7 +105,7 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
         return not _was_there(action_request, row)
 
     new = job_lists.iter_batches(
-        page, job_list, action_request.current_filter, test=came_since, before=job_list.newest_first
+        page, job_list, action_request.current_filter, test=came_since, before=job_list.newest_first, bodies=False
     )
     bound_reached = action_request.handled >= action_request.count
     rest = matching(page, action_request, before=action_request.moves_later) if bound_reached else iter(())

@@ -119,6 +119,7 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "found": len(listing.rows),
         "jump_fields": _fields(in_query.plain()),
         "filter_query": job_filter.page(),
+        "queue_text": url_name(job_filter.queue) if job_filter.queue else "",
         "queue_query": Filter(queue=job_filter.queue).query(),
         "page_query": in_query.query(),
         "at_text": _input_text(page, job_filter.at_us),

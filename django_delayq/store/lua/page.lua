@@ -2,8 +2,8 @@
 -- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters, waiting_for, dead_by_group; then the
 --   places: scheduled or ready, recovered and parked sets of queues, or `leases`, or `dead_letters`; none with groups.
 -- ARGV: now, the cursor's score ('' = the start; the end for rows before), the cursor's member ('' = none), rows
---   (≤ 2,000), 1 = the rows before the cursor, bytes of a body to return, bytes of all bodies after which the page ends
---   early, the lowest score ('' = any), the score that all rows are below ('' = any); then the error groups of which the
+--   (≤ 2,000), 1 = the rows before the cursor, bytes of a body to return (0 = read none), bytes of all bodies after which the page
+--   ends early, the lowest score ('' = any), the score that all rows are below ('' = any); then the error groups of which the
 --   dead letters are the rows (≤ 1,251), each in place of a place.
 -- Returns: rank of the first row within these scores, number of rows within them, 1 = more rows follow, then per row:
 --   member, number of its place, score, body or dead letter, size of that (bytes), attempts record, claim record or
@@ -110,7 +110,7 @@ repeat
   if best and #rows < count and spent < budget then
     advance(best.source)
     local id, dead = string.sub(best.member, 1, 12), best.source.place == dead_letters
-    local stored, cut = redis.call('HGET', dead and dead_bodies or jobs, id), preview
+    local stored, cut = preview > 0 and redis.call('HGET', dead and dead_bodies or jobs, id), preview
     if stored and dead and #stored > 22 then
       local record_size, extra_size = struct.unpack('>I4I4', stored)
       cut = cut + 22 + record_size + extra_size

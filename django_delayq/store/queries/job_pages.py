@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Self
 
 from django_delayq import runtime
-from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.body.codec import Head, try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, LimitUse, State, due_of_rank
@@ -40,7 +40,7 @@ class JobRow:
     #: The body, cut if it is large, and its size in bytes before the cut.
     stored: bytes | None = field(repr=False)
     size: int
-    attempts: AttemptHistory = field(repr=False)
+    attempts_record: bytes | None = field(repr=False)
     #: Of a claimed job, with the name of its worker.
     claim_record: ClaimRecord = ClaimRecord(0, 0)
     worker: str = ""
@@ -51,7 +51,7 @@ class JobRow:
     found_in: str = ""
     #: How it ended, while its result is kept.
     result: Result | None = field(default=None, repr=False)
-    #: Decrypts the body.
+    #: Decrypts the body and the attempts; None if there is nothing to decrypt.
     cipher: Cipher | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -137,6 +137,13 @@ class JobRow:
     def ended(self) -> bool:
         """Whether it is in no place any more: it ended, or never existed."""
         return self.state is State.GONE or self.result is not None
+
+    @cached_property
+    def attempts(self) -> AttemptHistory:
+        """The attempts so far, and their history."""
+        if self.cipher is None:
+            return NO_ATTEMPTS
+        return read_attempts(self.attempts_record, raw_id=self.raw_id, cipher=self.cipher)
 
     @cached_property
     def head(self) -> Head:
@@ -299,7 +306,7 @@ def read_row(
         score=_exact(score),
         stored=stored,
         size=size,
-        attempts=read_attempts(attempts, raw_id=member[:12], cipher=cipher),
+        attempts_record=attempts,
         claim_record=claim,
         worker=worker_name.decode(errors="replace") if worker_name else "",
         limit=limit,

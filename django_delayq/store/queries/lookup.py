@@ -121,14 +121,16 @@ class Lookup:
         from_us: int | None = None,
         to_us: int | None = None,
         groups: Sequence[bytes] = (),
+        bodies: bool = True,
         match: Callable[[JobRow], bool] | None = None,
     ) -> Reading[JobPage]:
         """Return the reading of up to 250 rows after (or before) a cursor, or from the start (end).
 
         Waiting jobs: of the named queues. A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows
         that vanished do not shift it. `from_us` and `to_us` bound due times or times of death. Dead letters: of these
-        error groups, at most 1,251, or all. One step, O(queues or groups x (log n + rows)); a page of more than 1 MiB
-        ends early. With `match`, up to 2,000 rows are examined for up to 0.1 s, in steps of up to 400 rows.
+        error groups, at most 1,251, or all. Without `bodies`, a row has its place and time alone, and of a waiting job
+        also the attempts. One step, O(queues or groups x (log n + rows)); a page of more than 1 MiB
+        ends early. With `match`, up to 2,000 rows are examined for up to 0.1 s, in steps of up to 250 rows.
         """
         keys = self._shard.keys
         if state in _PLACES:
@@ -144,6 +146,7 @@ class Lookup:
             places=places,
             found_in=found_in,
             before=before,
+            cut=_CUT if bodies else 0,
             more=["" if bound is None else bound for bound in (from_us, to_us)] + list(groups),
             match=match,
         )
@@ -167,6 +170,7 @@ class Lookup:
         *,
         state: State,
         places: Sequence[str],
+        cut: int,
         more: Sequence[Part],
         match: Callable[[JobRow], bool] | None,
         **options: Any,
@@ -174,7 +178,7 @@ class Lookup:
         """Return the reading of one call of the script."""
         score, member = cursor if cursor else ("", b"")
         room = _SLICE_BYTES if match else _PAGE_BYTES
-        args: list[Part] = [str(score), member, rows, int(options["before"]), _CUT, room, *more]
+        args: list[Part] = [str(score), member, rows, int(options["before"]), cut, room, *more]
         [reply] = yield [self._shard.call(_PAGE, args, more_keys=places)]
         return parse_page(
             reply,

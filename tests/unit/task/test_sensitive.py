@@ -109,7 +109,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     job = canary_job()
     draft = unsent(job, max_payload=1_000)
     assert CANARY.encode() in draft.body
-    facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
+    facts: dict[str, Any] = {"attempts_record": None, "shard": 0}
     claim = claim_for(job)
     request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     flags = ("overdue_in_us", "has_more", "unknown_worker", "recovered")
