@@ -40,6 +40,15 @@ def pack_attempts(attempts: AttemptHistory, *, raw_id: bytes, cipher: Cipher) ->
     return replace(attempts, history=(), snoozes=0, interruptions=0, sealed=parts).pack()
 
 
+def revive_attempts(record: bytes, *, raw_id: bytes, cipher: Cipher) -> bytes:
+    """Return the record of a dead letter that is retried: everything is counted from 0."""
+    rest = record[HEAD_SIZE:]
+    # A plain list has no counts. Reading and writing it would be a third of the cost of a retry.
+    if rest[:1] in (b"", b"[") and not cipher.on:
+        return bytes(HEAD_SIZE) + rest
+    return pack_attempts(read_attempts(record, raw_id=raw_id, cipher=cipher).revived(), raw_id=raw_id, cipher=cipher)
+
+
 def _sealed(record: bytes, raw_id: bytes, cipher: Cipher) -> bytes:
     head, rest = record[:HEAD_SIZE], record[HEAD_SIZE:]
     return head + cipher.seal(raw_id, ATTEMPTS, rest) if rest else head

@@ -8,7 +8,7 @@ from django_delayq.exceptions import BadSignature, KeyHeld, OtherLayout
 from django_delayq.job.body.codec import Head, decode, decode_head, encode, encrypt, with_due
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.layout import Layout, Place
-from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
+from django_delayq.job.security.attempts_record import revive_attempts
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import routings_of
 from django_delayq.store.nodes.resp import Part
@@ -83,7 +83,7 @@ class DeadLetters:
                 except REFUSALS as error:
                     effects[number] = Effect(done=False, error=error)
                 else:
-                    record = self._revived(job.raw_id, letter.attempts)
+                    record = revive_attempts(letter.attempts, raw_id=job.raw_id, cipher=self._cipher)
                     places = layout.places(routings[0]) if len(routings) == 1 else []
                     if [place.shard for place in places] not in ([], [self._shard.index]):
                         effects[number] = self._requeue_elsewhere(
@@ -116,10 +116,6 @@ class DeadLetters:
         """Drop dead letters for good."""
         args = [part for job in jobs for part in (job.raw_id, job.died_us)]
         return [Effect(done=bool(dropped)) for dropped in self._shard.run(_DISCARD, args)] if args else []
-
-    def _revived(self, raw_id: bytes, record: bytes) -> bytes:
-        attempts = read_attempts(record, raw_id=raw_id, cipher=self._cipher).revived()
-        return pack_attempts(attempts, raw_id=raw_id, cipher=self._cipher)
 
     def _requeue_elsewhere(
         self,
