@@ -36,6 +36,7 @@ _DRIFT = {
     "QUEUE_NOT_LISTED": ("jobs in a queue that is not listed", "listed"),
     "TENANT_NOT_LISTED": ("waiting jobs that do not count for their tenant", "counted"),
     "NO_TURN": ("tenants whose ready jobs have no turn", "given a turn"),
+    "NOT_GROUPED": ("dead letters that no error group counts", "counted"),
     "NOT_PLANNED": ("recurring schedules that nobody plants", "planted"),
     "SCHEDULE_DAMAGED": (
         "recurring schedules whose record is damaged",

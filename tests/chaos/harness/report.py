@@ -27,6 +27,9 @@ STAY = frozenset(
         "dead_letters",
         "dead_bodies",
         "dead_bytes",
+        "dead_by_group",
+        "groups_of_dead",
+        "error_groups",
         "no_reclaim_before",
     )
     + ("cancelled", "withdrawn")
