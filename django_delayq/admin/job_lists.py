@@ -207,8 +207,8 @@ def iter_batches(
 ) -> Iterator[tuple[int, JobPage]]:
     """Yield the rest of the matching rows after a row of a shard, in batches, each with its shard; shard after shard.
 
-    With `test`, each row must pass it, too; it needs no body. Without `bodies`, rows have none if the filter needs none,
-    which is several times as fast. Shards whose server does not answer are left out.
+    With `test`, each row must pass it, too; it needs no body. Without `bodies`, rows have none if the filter needs
+    none, which is several times as fast. Shards whose server does not answer are left out.
     """
     query = JobQuery.of(page, job_list, job_filter, test=test)
     for number in page.answering if query.options is not None else ():
