@@ -27,7 +27,7 @@
         for (const time of root.querySelectorAll("time[datetime]")) {
             const at = new Date(time.dateTime);
             if (isNaN(at)) continue;
-            const relative = time.querySelector(".delayq-relative");
+            const relative = time.firstElementChild ? time.querySelector(".delayq-relative") : time;
             const text = relative && relativeText((at - Date.now() - skew) / 1000);
             if (relative && relative.textContent !== text) relative.textContent = text;
         }
@@ -128,7 +128,7 @@
         readRedisClock();
         root.dispatchEvent(new Event("delayq:updated"));
     };
-    const rowBoxes = () => [...root.querySelectorAll("input[data-row]")];
+    const rowBoxes = () => [...root.querySelectorAll("input[name=row]")];
     const showSelection = () => {
         const rows = rowBoxes(), selected = rows.filter((row) => row.checked).length;
         for (const all of root.querySelectorAll("input[data-select-all]")) {

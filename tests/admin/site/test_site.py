@@ -80,7 +80,8 @@ def with_nonce(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def test_style_sheet_and_script_carry_the_nonce(browser: Client, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "tests.admin.site.test_site.with_nonce"]
     text = browser.get(page("overview")).content.decode()
-    assert 'delayq.css" nonce="n0&quot;nce">' in text
+    for name in ("tokens", "delayq", "tables"):
+        assert f'{name}.css" nonce="n0&quot;nce">' in text
     assert 'delayq.js" defer nonce="n0&quot;nce">' in text
 
 
@@ -90,7 +91,7 @@ def test_without_a_policy_there_is_no_nonce(browser: Client) -> None:
 
 def test_script_is_small() -> None:
     static = PACKAGE / "static" / "django_delayq"
-    assert sorted(path.name for path in static.iterdir()) == ["delayq.css", "delayq.js"]
+    assert sorted(path.name for path in static.iterdir()) == ["delayq.css", "delayq.js", "tables.css", "tokens.css"]
     assert len((static / "delayq.js").read_bytes()) < 10_000
 
 
