@@ -1,7 +1,8 @@
 """The cost of each admin page: python -m benchmarks.admin_pages [jobs]
 
-It prints the round trips, the milliseconds of Redis and those of the whole page: the medians of five requests. Redis
-holds a million scheduled jobs in eight queues, 100,000 failed ones, 100,000 recurring schedules and an hour of metrics.
+It prints the round trips, the milliseconds of Redis, the CPU time of this process, the milliseconds of the whole page,
+and its HTML: the medians of five requests. Redis holds a million scheduled jobs in eight queues, 100,000 failed ones,
+500 running and 500 ready ones, 100,000 recurring schedules and an hour of metrics.
 """
 
 import os
@@ -34,9 +35,12 @@ PAGES = {
     "Scheduled, by task": "scheduled/?task=nothing.of.that.name",
     "Queues": "queues/",
     "Limits": "limits/",
-    "One queue": f"queues/{QUEUES[0]}/",
+    "One queue": "queues/ready/",
+    "One queue, 250 rows": "queues/ready/?n=250",
     "Running": "running/",
+    "Running, 250 rows": "running/?n=250",
     "Failed": "failed/",
+    "Failed, 250 rows": "failed/?n=250",
     "Failed, by error": "failed/?group=error",
     "Failed, by text": "failed/?q=not+there",
     "Recurring": "recurring/",
@@ -58,11 +62,11 @@ def main() -> None:
         job_id = _fill(jobs)
         browser = _signed_in_client()
         print(f"{jobs:,} scheduled, {jobs // 10:,} failed, {jobs // 10:,} recurring schedules")
-        print(f"{'page':28} {'trips':>5} {'Redis':>9} {'page':>9}")
+        print(f"{'page':28} {'trips':>5} {'Redis':>9} {'CPU':>9} {'page':>9} {'HTML':>9}")
         for name, path in PAGES.items():
             rounds = [_measure(browser, server, URL + path.format(job=job_id)) for _ in range(ROUNDS)]
-            trips, redis_ms, page_ms = (statistics.median(column) for column in zip(*rounds, strict=True))
-            print(f"{name:28} {trips:5.0f} {redis_ms:6.1f} ms {page_ms:6.0f} ms")
+            trips, redis_ms, cpu_ms, page_ms, kb = (statistics.median(column) for column in zip(*rounds, strict=True))
+            print(f"{name:28} {trips:5.0f} {redis_ms:6.1f} ms {cpu_ms:6.1f} ms {page_ms:6.0f} ms {kb:6.1f} kB")
 
 
 def _fill(jobs: int) -> str:
@@ -81,7 +85,11 @@ def _fill(jobs: int) -> str:
         {"name": f"customer {number}", "cron": f"{number % 60} {number % 24} * * *", "tz": "Europe/Berlin"}
         for number in range(jobs // 10)
     )
+    for queue in ("running", "ready"):
+        enqueue_many((noop.using(queue=queue).job(1, "short", kind={"a": 1}) for _ in range(500)), on_progress=id)
     claims = Claims(store.shards[0])
+    for _ in range(2):
+        claims.settle_and_claim(claims.prepare(queues=["running"], want=250))
     held: list[Any] = []
     while True:
         settlements = [
@@ -118,15 +126,16 @@ def _signed_in_client() -> Any:
     return client
 
 
-def _measure(browser: Any, server: LocalRedisServer, url: str) -> tuple[int, float, float]:
-    """Return the round trips, the ms of Redis and the ms of the whole page."""
+def _measure(browser: Any, server: LocalRedisServer, url: str) -> tuple[int, float, float, float, float]:
+    """Return the round trips, the ms of Redis, of this process and of the whole page, and the kB of its HTML."""
     with server.client() as client, _counted_packets() as packets:
-        before, began = _command_us(client), time.perf_counter()
+        before, began, worked = _command_us(client), time.perf_counter(), time.process_time()
         own = len(packets)
         response = browser.get(url)
-        took, sent = time.perf_counter() - began, len(packets) - own
+        took, cpu, sent = time.perf_counter() - began, time.process_time() - worked, len(packets) - own
         assert response.status_code == 200, (url, response.status_code)
-        return sent, (_command_us(client) - before) / 1_000, took * 1_000
+        redis_us, kb = _command_us(client) - before, len(response.content) / 1_000
+        return sent, redis_us / 1_000, cpu * 1_000, took * 1_000, kb
 
 
 def _command_us(client: Any) -> int:

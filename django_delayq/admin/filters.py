@@ -214,6 +214,20 @@ def read_cursor(text: str) -> Cursor | None:
     return read(found[1]), bytes.fromhex(found[2])
 
 
+def write_position(cursor: Cursor) -> str:
+    """Return the position of a job in its list for a link to the job's page, whose path has the id."""
+    return write_cursor((cursor[0], cursor[1][12:])).rstrip(".")
+
+
+def read_position(text: str, raw_id: bytes) -> Cursor | None:
+    """Read the result of `write_position`; None for anything else."""
+    score, _, rest = text.partition(".")
+    try:
+        return read_cursor(f"{score}.{raw_id.hex()}{rest}")
+    except ValueError:
+        return None
+
+
 def read_moment(text: str) -> int:
     """Read whole µs since the epoch, or a date and time, by default in the current zone. Raises ValueError."""
     if _MOMENT.fullmatch(text):

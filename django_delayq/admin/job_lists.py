@@ -28,6 +28,10 @@ class JobList:
     #: What its times are, and the values of the filter's `within` by their labels.
     moment_label: Any = ""
     spans: Mapping[str, Any] = field(default_factory=dict)
+    #: The cells of a row by their names in `job_rows`; the template has the headings.
+    cells: tuple[str, ...]
+    #: From the list's address to the folder of the pages of jobs.
+    to_jobs: str = "../job/"
     #: Whether it begins with the highest score: the job that failed last.
     newest_first: bool = False
     #: Whether Redis keeps its jobs by queue.
@@ -52,6 +56,7 @@ SCHEDULED = JobList(
     name="scheduled",
     title=_("Scheduled jobs"),
     sort_labels=(_("Latest first"), _("Soonest first")),
+    cells=("moment", "task", "call", "queue", "attempt", "id"),
     state=State.SCHEDULED,
     moment_label=_("due"),
     spans={
@@ -67,6 +72,8 @@ READY = JobList(
     name="ready",
     title=_("Ready jobs"),
     sort_labels=(_("Last to be taken first"), _("First to be taken first")),
+    cells=("moment", "task", "call", "attempt", "id"),
+    to_jobs="../../job/",
     state=State.READY,
     timed=False,
 )
@@ -74,6 +81,7 @@ RUNNING = JobList(
     name="running",
     title=_("Running jobs"),
     sort_labels=(_("Longest lease first"), _("Shortest lease first")),
+    cells=("started", "task", "call", "queue", "attempt", "progress", "worker", "lease", "id"),
     state=State.CLAIMED,
     by_queue=False,
     timed=False,
@@ -83,6 +91,7 @@ FAILED = JobList(
     name="failed",
     title=_("Failed jobs"),
     sort_labels=(_("Oldest first"), _("Newest first")),
+    cells=("moment", "task", "error", "attempt", "queue", "id"),
     state=State.DEAD,
     moment_label=_("failed"),
     spans={"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},

@@ -1,6 +1,7 @@
 """Template tags and filters of the admin's pages: moments, durations, numbers, addresses, and the nonce."""
 
 from datetime import UTC, datetime, tzinfo
+from html import escape
 from typing import Any
 
 import django
@@ -8,10 +9,11 @@ from django import template
 from django.template import Context
 from django.utils import timezone
 from django.utils.formats import number_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from django_delayq.clock import SECOND_US, moment, moment_us
+from django_delayq.clock import DAY_US, SECOND_US, moment, moment_us
 
 register = template.Library()
 
@@ -92,18 +94,23 @@ def clock_text(us: int, now_us: int, tz: tzinfo) -> str:
 
 @register.simple_tag(name="moment", takes_context=True)
 def moment_tag(context: Context, us: int | None, form: str = "both") -> str:
-    """Return a moment relative to now and as a clock time; `form` "relative" or "clock" selects one of them."""
+    """Return a moment relative to now and as a clock time; `form` as of `moment_html`."""
     if us is None:
         return NOTHING
     page = context["page"]
-    now_us = page.now_us
+    return moment_html(us, page.now_us, page.timezone, form)
+
+
+def moment_html(us: int, now_us: int, tz: tzinfo, form: str = "both") -> SafeString:
+    """Return a moment as "both", "relative" or "clock", or as in a "list": relative if within a day, else its clock."""
     utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-    texts = {"relative": relative_text(us - now_us), "clock": clock_text(us, now_us, page.timezone)}
-    parts = [(name, text) for name, text in texts.items() if form in (name, "both")]
-    return format_html(
-        '<time datetime="{}Z" title="{} UTC">{}</time>',
-        *(utc, utc.replace("T", " "), format_html_join(" ", '<span class="delayq-{}">{}</span>', parts)),
-    )
+    relative, clock = escape(relative_text(us - now_us)), escape(clock_text(us, now_us, tz))
+    if form == "list" and abs(us - now_us) < DAY_US:
+        # The script updates a text without an element in it as a relative time.
+        return mark_safe(f'<time datetime="{utc}Z" title="{clock}">{relative}</time>')
+    parts = [f'<span class="delayq-relative">{relative}</span>'] if form in ("relative", "both") else []
+    parts += [f'<span class="delayq-clock">{clock}</span>'] if form != "relative" else []
+    return mark_safe(f'<time datetime="{utc}Z" title="{utc.replace("T", " ")} UTC">{" ".join(parts)}</time>')
 
 
 @register.simple_tag(takes_context=True)

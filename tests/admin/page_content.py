@@ -3,6 +3,7 @@
 import re
 from html import unescape
 from typing import Any
+from urllib.parse import urljoin
 
 from django.test import Client
 
@@ -22,7 +23,19 @@ def ids(response: Any) -> list[str]:
 def link(response: Any, text: str) -> str:
     """Return the address of the link whose text begins so; empty if there is none."""
     found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>[^<]*{text}', response.content.decode())
-    return found[1].replace("&amp;", "&") if found else ""
+    return absolute(response, found[1]) if found else ""
+
+
+def job_link(response: Any, text_id: str) -> str:
+    """Return the address of a job's own page, as a list links to it."""
+    found = re.search(rf'<th scope="row"[^>]*><a href="([^"]*/{text_id}/[^"]*)"', response.content.decode())
+    assert found, text(response)
+    return absolute(response, found[1])
+
+
+def absolute(response: Any, href: str) -> str:
+    """Return the address of a link as a browser resolves it."""
+    return urljoin(response.wsgi_request.get_full_path(), unescape(href))
 
 
 def text(response: Any) -> str:

@@ -38,7 +38,7 @@ def main(folder: Path, width: int) -> None:
                 page.screenshot(path=folder / f"{name.replace(', ', '-').replace(' ', '-')}-{scheme}.png")
             for list_name, action in (("scheduled", "reschedule"), ("failed", "delete")):
                 page.goto(site.url + PAGES[list_name](stock.ids))
-                for tick in page.locator("[data-row]").all()[:2]:
+                for tick in page.locator("[name=row]").all()[:2]:
                     tick.check()
                 page.locator("select[name=action]").select_option(action)
                 page.get_by_role("button", name="Go", exact=True).first.click()

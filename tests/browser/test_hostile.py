@@ -119,7 +119,7 @@ def test_pages_of_jobs_and_queues_show_hostile_text_as_text(window: PageSession,
 def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
     for place, action in (("scheduled", "cancel"), ("failed", "delete")):
         window.open(page(place))
-        for row in window.page.locator("[data-row]").all():
+        for row in window.page.locator("[name=row]").all():
             row.check()
         window.request_action(action)
         window.page.locator(".delayq-confirm").wait_for()

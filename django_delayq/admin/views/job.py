@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.filters import Filter, from_url_name, read_cursor
+from django_delayq.admin.filters import Filter, from_url_name, read_position
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
@@ -160,11 +160,12 @@ def _find(page: PageContext, raw_id: bytes, shard: int) -> JobRow | None:
     # The link names the job's queue and position. They save a round trip if the job is still there.
     query = page.request.GET
     try:
-        queue, cursor = from_url_name(query.get("in", "")), read_cursor(query.get("row", ""))
+        queue = from_url_name(query.get("in", ""))
     except ValueError:
-        queue, cursor = "", None
-    member = cursor[1] if cursor and cursor[1].startswith(raw_id) else b""
-    return page.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member[:14], with_lease=True)
+        queue = ""
+    cursor = read_position(query.get("row", ""), raw_id)
+    member = cursor[1][:14] if cursor else b""
+    return page.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member, with_lease=True)
 
 
 def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:
@@ -175,15 +176,12 @@ def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:
     if job_list is READY:
         job_filter = Filter(queue=job_filter.queue or row.queue)
     links = {"crumb": job_list.title, "crumb_url": job_list.address(page, job_filter.queue, job_filter.page())}
-    try:
-        cursor = read_cursor(query.get("row", ""))
-    except ValueError:
+    cursor = read_position(query.get("row", ""), row.raw_id)
+    if cursor is None:
         # The link has no position in the list. Only in these two lists does the job itself show its position.
         if job_list is not detail.job_list or job_list not in (SCHEDULED, FAILED) or not detail.job:
             return links
         cursor = row.cursor
-    if cursor is None:
-        return links
     previous, following = job_filter.page(cursor, before=True), job_filter.page(cursor)
     return {
         **links,

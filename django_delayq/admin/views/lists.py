@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote_plus, urlencode
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect
@@ -11,9 +12,9 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
-from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
+from django_delayq.admin.filters import SIZES, Filter, url_name, write_position
 from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
-from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.job_rows import JobLine, JobRows
 from django_delayq.admin.lists.filter_chips import chips
 from django_delayq.admin.lists.search_terms import write_term
 from django_delayq.admin.page import PageContext
@@ -94,19 +95,25 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
     next_cursor, previous_cursor = listing.next_cursor, listing.previous_cursor
     in_query = _in_query(job_list, job_filter)
     actions = [action for action in BULK_ACTIONS.values() if action.in_menu and job_list.name in action.job_lists]
+    kept = _kept_query(job_filter)
+    lines = [
+        JobLine(
+            row,
+            page.config.redact,
+            url=f"{job_list.to_jobs}{row.id}/?{_position(job_list, row)}{kept}",
+            now_us=page.now_us,
+            limits=page.store.config.tasks.limits,
+        )
+        for row in listing.rows
+    ]
+    rows = JobRows(
+        now_us=page.now_us, timezone=page.timezone, cells=job_list.cells, selectable=page.may_manage and bool(actions)
+    )
     return {
         **filter_context(page, job_list, job_filter, listing.rows),
         "listing": listing,
-        "lines": [
-            JobLine(
-                row,
-                page.config.redact,
-                url=detail_url(page, job_list, job_filter, row),
-                now_us=page.now_us,
-                limits=page.store.config.tasks.limits,
-            )
-            for row in listing.rows
-        ],
+        "lines": lines,
+        "rows": rows.html(lines),
         "actions": actions if page.may_manage else [],
         "first_url": address(in_query.page()),
         "last_url": address(in_query.page(before=True)),
@@ -170,17 +177,29 @@ def _in_query(job_list: JobList, job_filter: Filter) -> Filter:
     return replace(job_filter, queue="") if job_list is READY else job_filter
 
 
-def detail_url(page: PageContext, job_list: JobList, job_filter: Filter, row: JobRow) -> str:
-    """Return the address of a job's own page, with the list to go back to and the row's position in it."""
-    position = {"list": job_list.name, "in": url_name(row.queue), "row": write_cursor(row.cursor)}
-    return page.url("job_detail", row.id, **position, **job_filter.pairs(cursor=None, before=False, at_us=None))
+def _position(job_list: JobList, row: JobRow) -> str:
+    """Return the query of a job's own page: the list to go back to, and the row's position in it."""
+    if job_list is RUNNING:
+        # Each heartbeat moves running jobs in their list, so a position soon names no neighbours.
+        return f"list={job_list.name}"
+    queue = quote_plus(url_name(row.queue), errors="surrogatepass")
+    return f"list={job_list.name}&in={queue}&row={write_position(row.cursor)}"
+
+
+def _kept_query(job_filter: Filter) -> str:
+    """Return the rest of that query: the filter of the list."""
+    pairs = job_filter.plain().pairs()
+    return f"&{urlencode(pairs, errors='surrogatepass')}" if pairs else ""
 
 
 def _redirect_to_neighbour(page: PageContext, job_list: JobList, job_filter: Filter) -> HttpResponse:
     listing = job_lists.read(page, job_list, replace(job_filter, count=1))
     if listing.rows:
         job_filter = replace(job_filter, cursor=None, before=False)
-        return HttpResponseRedirect(detail_url(page, job_list, job_filter, listing.rows[0]))
+        found = listing.rows[0]
+        return HttpResponseRedirect(
+            f"{page.url('job_detail', found.id)}?{_position(job_list, found)}{_kept_query(job_filter)}"
+        )
     messages.info(page.request, _("There is no further job in that direction."))
     return HttpResponseRedirect(job_list.address(page, job_filter.queue, job_filter.page()))
 

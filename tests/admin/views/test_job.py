@@ -15,7 +15,7 @@ from django_delayq.job.retry import RetryPolicy
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim
-from tests.admin.page_content import link, text
+from tests.admin.page_content import job_link, link, text
 from tests.shard_apis import ShardApis, uncounted
 
 
@@ -207,7 +207,7 @@ def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: Shard
     made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(3)]
     add(stock, delay=HOUR + 1)
     row = browser.get(page("scheduled", queue="mail"))
-    answer = browser.get(link(row, f"…{made[1][18:]}"))
+    answer = browser.get(job_link(row, made[1]))
     after = browser.get(link(answer, "Next in list"))
     assert f"/{made[2]}/" in after.url
     assert "queue=mail" in after.url
@@ -226,7 +226,7 @@ def test_neighbours_of_failed_jobs_are_newest_first(browser: Client, stock: Shar
 
 def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, queue="mail")
-    address = link(browser.get(page("scheduled")), f"…{mine[18:]}")
+    address = job_link(browser.get(page("scheduled")), mine)
 
     def calls() -> int:
         found: dict[str, Any] = stock.client.info("commandstats")

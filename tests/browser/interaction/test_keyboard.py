@@ -52,7 +52,7 @@ def test_failed_jobs_are_reached_filtered_selected_and_retried(window: PageSessi
     window.page.wait_for_url("**task=send_invoice**")
     tab_to(window, "select[name=action]")
     keys.type("Retry now")
-    tab_to(window, "[data-row]")
+    tab_to(window, "[name=row]")
     keys.press("Space")
     text_id = window.page.evaluate("() => document.activeElement.value").split(".")[0]
     expect(window.page.locator("[data-selected-count]")).to_have_text("1")

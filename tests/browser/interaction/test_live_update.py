@@ -132,7 +132,7 @@ def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageS
     watched.assert_on(False)
     assert watched.asks_within(60_000) == 0
     watched.button.click()
-    row = watched.page.locator("[data-row]").first
+    row = watched.page.locator("[name=row]").first
     row.check()
     watched.button.focus()
     stock.add()
@@ -141,7 +141,7 @@ def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageS
     watched.button.focus()
     watched.page.clock.run_for(EVERY)
     expect(watched.scheduled).to_have_text("14")
-    expect(watched.page.locator("[data-row]")).to_have_count(14)
+    expect(watched.page.locator("[name=row]")).to_have_count(14)
     watched.calm()
 
 

@@ -58,11 +58,11 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Pa
 def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
     stock.fill(scheduled=0)
     window.open(page("failed"))
-    every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
+    every, rows = window.page.locator("[data-select-all]"), window.page.locator("[name=row]")
     ticked = window.page.locator("[data-selected-count]")
     expect(ticked).to_have_text("0")
     every.check()
-    expect(window.page.locator("[data-row]:checked")).to_have_count(rows.count())
+    expect(window.page.locator("[name=row]:checked")).to_have_count(rows.count())
     expect(ticked).to_have_text(str(rows.count()))
     rows.first.uncheck()
     expect(ticked).to_have_text(str(rows.count() - 1))
@@ -70,7 +70,7 @@ def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: F
     rows.first.check()
     expect(every).to_be_checked()
     every.uncheck()
-    expect(window.page.locator("[data-row]:checked")).to_have_count(0)
+    expect(window.page.locator("[name=row]:checked")).to_have_count(0)
 
 
 def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:

@@ -33,7 +33,7 @@ def test_every_page_works_without_dead_controls(plain: PageSession, stock: Fixtu
 def test_rows_are_selected_confirmed_and_handled(plain: PageSession, stock: Fixtures) -> None:
     failed = stock.ids["failed"]
     plain.open(page("failed", queue="email"))
-    plain.page.locator(f"[data-row][value^='{failed}']").check()
+    plain.page.locator(f"[name=row][value^='{failed}']").check()
     plain.page.get_by_label("Action").select_option(label="Retry now")
     plain.page.get_by_role("button", name="Go").first.click()
     plain.page.get_by_role("button", name="Retry 1 failed job").click()
@@ -61,13 +61,13 @@ def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock:
 
 def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("scheduled", n=25))
-    plain.page.locator("[data-row]").first.check()
+    plain.page.locator("[name=row]").first.check()
     plain.page.get_by_label("Action").select_option(label="Cancel")
     plain.page.get_by_role("button", name="Go").first.click()
     expect(plain.page.get_by_text("This cannot be undone.")).to_be_visible()
     plain.page.get_by_role("link", name="Go back", exact=True).click()
     assert plain.page.url.endswith(page("scheduled", n=25))
-    expect(plain.page.locator("[data-row]")).to_have_count(13)
+    expect(plain.page.locator("[name=row]")).to_have_count(13)
 
 
 def test_a_long_action_continues_by_its_button(
@@ -75,7 +75,7 @@ def test_a_long_action_continues_by_its_button(
 ) -> None:
     bounds(action_seconds=-1.0, changed_jobs=1)
     plain.open(page("failed", queue="reports"))
-    rows = plain.page.locator("[data-row]")
+    rows = plain.page.locator("[name=row]")
     number = rows.count()
     assert number > 1
     for row in rows.all():
