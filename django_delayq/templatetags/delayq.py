@@ -1,5 +1,6 @@
-"""Template tags and filters of the admin's pages: moments, durations, numbers, addresses, and the nonce."""
+"""Template tags and filters of the admin's pages: moments, durations, numbers, tables, addresses, and the nonce."""
 
+import re
 from datetime import UTC, datetime, tzinfo
 from html import escape
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import django
 from django import template
 from django.template import Context
+from django.template.base import NodeList, Parser, Token
 from django.utils import timezone
 from django.utils.formats import number_format
 from django.utils.html import format_html
@@ -111,6 +113,39 @@ def moment_html(us: int, now_us: int, tz: tzinfo, form: str = "both") -> SafeStr
     parts = [f'<span class="delayq-relative">{relative}</span>'] if form in ("relative", "both") else []
     parts += [f'<span class="delayq-clock">{clock}</span>'] if form != "relative" else []
     return mark_safe(f'<time datetime="{utc}Z" title="{utc.replace("T", " ")} UTC">{" ".join(parts)}</time>')
+
+
+_HEADING = re.compile(r'<th scope="col"[^>]*>(.*?)</th>', re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t([hd])\b")
+
+
+class _Labelled(template.Node):
+    def __init__(self, nodelist: NodeList) -> None:
+        self.nodelist = nodelist
+
+    def render(self, context: Context) -> SafeString:
+        head, end, body = self.nodelist.render(context).partition("</thead>")
+        # A heading that nobody sees is no label.
+        labels = ["" if "<" in each else each.replace('"', "&quot;") for each in _HEADING.findall(head)]
+
+        def label_row(row: re.Match[str]) -> str:
+            left = iter(labels)
+            return _CELL.sub(lambda cell: cell[0] + _label(cell[1], next(left, "")), row[0])
+
+        return mark_safe(head + end + _ROW.sub(label_row, body))
+
+
+def _label(kind: str, text: str) -> str:
+    return f' data-label="{text}"' if text and kind == "d" else ""
+
+
+@register.tag
+def labelled(parser: Parser, token: Token) -> _Labelled:
+    """Name each cell of a table after its column: on narrow screens rows are cards, without the headings."""
+    nodelist = parser.parse(("endlabelled",))
+    parser.delete_first_token()
+    return _Labelled(nodelist)
 
 
 @register.simple_tag(takes_context=True)
