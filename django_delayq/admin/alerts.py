@@ -50,9 +50,9 @@ def _processes(page: PageContext) -> Iterator[Alert]:
         )
         workers_promote = bool(page.alive)
         effect = (
-            _("Workers promote due jobs in its place, but later.")
+            _("Workers make due jobs ready in its place, but later.")
             if workers_promote
-            else _("Due jobs are not promoted.")
+            else _("Due jobs do not become ready.")
         )
         yield Alert(text=f"{problem} {effect}", severe=not workers_promote, **link)
     lost = [each for each in now.processes if each.kind == "worker" and each.busy and each not in page.alive]
@@ -92,7 +92,7 @@ def _queues(page: PageContext) -> Iterator[Alert]:
             yield Alert(text=text % facts, url=page.url("queues"), link=_("Queues"))
     oldest = now.total.oldest_overdue_us
     if oldest is not None and now.now_us - oldest > _OVERDUE_US:
-        text = _("The oldest overdue job was due for promotion %s ago.") % duration_text(now.now_us - oldest)
+        text = _("The oldest overdue job was due %s ago.") % duration_text(now.now_us - oldest)
         yield Alert(text=text, url=page.url("scheduled", within="overdue"), link=_("Overdue jobs"), severe=True)
 
 
@@ -118,8 +118,8 @@ def _schedules(page: PageContext) -> Iterator[Alert]:
             now.failing_schedules,
         ),
         ScheduleState.UNREADABLE: ngettext(
-            "%(count)s recurring schedule cannot be read, so none of its jobs is planted.",
-            "%(count)s recurring schedules cannot be read, so none of their jobs is planted.",
+            "%(count)s recurring schedule cannot be read, so none of its jobs is enqueued.",
+            "%(count)s recurring schedules cannot be read, so none of their jobs is enqueued.",
             now.unreadable_schedules,
         ),
     }
@@ -143,7 +143,7 @@ def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]
 
 
 def _link_to_processes(page: PageContext) -> dict[str, Any]:
-    return {"url": page.url("processes"), "link": _("Processes")}
+    return {"url": page.url("processes"), "link": _("Workers & dispatchers")}
 
 
 def _joined(names: Sequence[str]) -> str:

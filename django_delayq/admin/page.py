@@ -286,7 +286,7 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
         "failed": _("Failed"),
         "recurring": _("Recurring"),
         "tasks": _("Tasks"),
-        "processes": _("Processes"),
+        "processes": _("Workers & dispatchers"),
     }
     counts: dict[str, int] = {}
     if not redis_down:

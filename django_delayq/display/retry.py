@@ -20,7 +20,7 @@ _LONGEST = 63
 
 
 def retry_text(policy: RetryPolicy, *, brief: bool = False) -> str:
-    """Return `up to 4 attempts, after 5 s, 1 min, 10 min; retries only shop.errors.Busy; dies at once on ValueError`.
+    """Return `up to 4 attempts, after 5 s, 1 min, 10 min; retries only shop.errors.Busy; fails at once on ValueError`.
 
     `brief` is for a table: `after 5 s, …, 10 min; only Busy; not ValueError`, without the number of attempts.
     """
@@ -75,7 +75,7 @@ def _rules(policy: RetryPolicy, brief: bool) -> Iterator[str]:
         yield _("no exception") if brief else _("retries no exception, only crashes, lost leases and RetryLater")
         return
     if policy.dead_on:
-        yield (_("not %s") if brief else _("dies at once on %s")) % _names(policy.dead_on, brief)
+        yield (_("not %s") if brief else _("fails at once on %s")) % _names(policy.dead_on, brief)
 
 
 def _names(paths: Exceptions, brief: bool) -> str:

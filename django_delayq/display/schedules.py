@@ -72,7 +72,7 @@ class DisplayedSchedule:
         """Why it cannot be read; empty if it can."""
         if self.stored.fault is not None:
             return printable(str(self.stored.fault))
-        return _("the dispatcher that planted last cannot read it") if self.stored.is_unreadable else ""
+        return _("the dispatcher that looked at it last cannot read it") if self.stored.is_unreadable else ""
 
     @property
     def next_us(self) -> int | None:

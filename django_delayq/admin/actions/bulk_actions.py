@@ -128,14 +128,14 @@ def _stop(operations: Operations, targets: Sequence[Target], parameters: Paramet
     return [Effect(done=operations.workers.stop(target.raw_id, grace_us=grace_us)) for target in targets]
 
 
-_RETRIED = ngettext_lazy("Retried %(count)s", "Retried %(count)s", "n")
+_RETRIED = ngettext_lazy("%(count)s job retried", "%(count)s jobs retried", "n")
 _CANCEL = BulkAction(
     name="cancel",
     job_lists=("scheduled", "ready"),
     label=_("Cancel"),
     log_text=_("Cancelled"),
     confirm_text=ngettext_lazy("Cancel %(count)s waiting job", "Cancel %(count)s waiting jobs", "n"),
-    success_text=ngettext_lazy("Cancelled %(count)s", "Cancelled %(count)s", "n"),
+    success_text=ngettext_lazy("%(count)s job cancelled", "%(count)s jobs cancelled", "n"),
     change=_cancel,
     destructive=True,
 )
@@ -147,9 +147,9 @@ BULK_ACTIONS = {
             name="run_now",
             job_lists=("scheduled",),
             label=_("Run now"),
-            log_text=_("Made to run now"),
+            log_text=_("Set to run now"),
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
-            success_text=ngettext_lazy("Made %(count)s run now", "Made %(count)s run now", "n"),
+            success_text=ngettext_lazy("%(count)s job will run now", "%(count)s jobs will run now", "n"),
             change=lambda operations, targets, _: operations.waiting_jobs.reschedule(_jobs(targets)),
         ),
         BulkAction(
@@ -158,7 +158,7 @@ BULK_ACTIONS = {
             label=_("Reschedule…"),
             log_text=_("Rescheduled"),
             confirm_text=ngettext_lazy("Reschedule %(count)s job", "Reschedule %(count)s jobs", "n"),
-            success_text=ngettext_lazy("Rescheduled %(count)s", "Rescheduled %(count)s", "n"),
+            success_text=ngettext_lazy("%(count)s job rescheduled", "%(count)s jobs rescheduled", "n"),
             form_class=forms.RescheduleForm,
             change=_reschedule,
         ),
@@ -168,7 +168,7 @@ BULK_ACTIONS = {
             label=_("Move to queue…"),
             log_text=_("Moved"),
             confirm_text=ngettext_lazy("Move %(count)s job", "Move %(count)s jobs", "n"),
-            success_text=ngettext_lazy("Moved %(count)s", "Moved %(count)s", "n"),
+            success_text=ngettext_lazy("%(count)s job moved", "%(count)s jobs moved", "n"),
             form_class=forms.MoveForm,
             change=lambda operations, targets, parameters: operations.waiting_jobs.move(
                 _jobs(targets), parameters["queue"]
@@ -198,7 +198,7 @@ BULK_ACTIONS = {
             label=_("Stop…"),
             log_text=_("Asked to stop"),
             confirm_text=ngettext_lazy("Stop %(count)s running job", "Stop %(count)s running jobs", "n"),
-            success_text=ngettext_lazy("Asked %(count)s to stop", "Asked %(count)s to stop", "n"),
+            success_text=ngettext_lazy("%(count)s job asked to stop", "%(count)s jobs asked to stop", "n"),
             form_class=forms.StopForm,
             change=_stop,
             destructive=True,
@@ -216,9 +216,9 @@ BULK_ACTIONS = {
             name="retry_later",
             job_lists=("failed",),
             label=_("Retry later…"),
-            log_text=_("Set to be retried"),
+            log_text=_("Retry scheduled"),
             confirm_text=ngettext_lazy("Retry %(count)s failed job later", "Retry %(count)s failed jobs later", "n"),
-            success_text=ngettext_lazy("Set %(count)s to be retried", "Set %(count)s to be retried", "n"),
+            success_text=ngettext_lazy("%(count)s retry scheduled", "%(count)s retries scheduled", "n"),
             form_class=forms.RetryLaterForm,
             change=_retry,
         ),
@@ -228,7 +228,9 @@ BULK_ACTIONS = {
             in_menu=False,
             label=_("Edit arguments and retry…"),
             log_text=_("Retried with other arguments"),
-            confirm_text=ngettext_lazy("Retry it with these arguments", "Retry %(count)s with these arguments", "n"),
+            confirm_text=ngettext_lazy(
+                "Retry %(count)s job with these arguments", "Retry %(count)s jobs with these arguments", "n"
+            ),
             success_text=_RETRIED,
             form_class=forms.ArgumentsForm,
             change=_edit,
@@ -239,7 +241,7 @@ BULK_ACTIONS = {
             label=_("Delete"),
             log_text=_("Deleted"),
             confirm_text=ngettext_lazy("Delete %(count)s failed job", "Delete %(count)s failed jobs", "n"),
-            success_text=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
+            success_text=ngettext_lazy("%(count)s job deleted", "%(count)s jobs deleted", "n"),
             change=lambda operations, targets, _: operations.dead_letters.discard(_jobs(targets)),
             destructive=True,
         ),

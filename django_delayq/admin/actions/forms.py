@@ -10,6 +10,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils import timezone
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin.page import PageContext
@@ -51,7 +52,9 @@ class _TypedField(forms.CharField):
     def clean(self, value: Any) -> str:
         """Require the expected text."""
         if _without_separators(self.to_python(value) or "") != _without_separators(self.expected):
-            raise ValidationError(_("The text does not match. Nothing was done yet."))
+            is_number = self.expected.isdecimal()
+            text = _("The number does not match.") if is_number else _("The text does not match.")
+            raise ValidationError(format_lazy("{} {}", text, _("Nothing was done.")))
         return self.expected
 
 

@@ -10,34 +10,51 @@ from django.utils.translation import ngettext_lazy
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.job_lists import FAILED, counted
+from django_delayq.admin.job_lists import FAILED, RUNNING, counted
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text, zoned
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
 _NOT_WAITING = ngettext_lazy("%(count)s was no longer waiting", "%(count)s were no longer waiting", "n")
+_NOT_RUNNING = ngettext_lazy("%(count)s was no longer running", "%(count)s were no longer running", "n")
 _UNCHANGED_TEXTS = {
     ActionResult.KEY_HELD: ngettext_lazy(
-        "%(count)s could not be: another job holds its key", "%(count)s could not be: other jobs hold their keys", "n"
+        "%(count)s was left alone, because another job holds its key",
+        "%(count)s were left alone, because other jobs hold their keys",
+        "n",
     ),
     ActionResult.UNREADABLE: ngettext_lazy(
-        "%(count)s could not be read, verified or stored", "%(count)s could not be read, verified or stored", "n"
+        "%(count)s was left alone, because it cannot be read, verified or stored",
+        "%(count)s were left alone, because they cannot be read, verified or stored",
+        "n",
     ),
     ActionResult.UNREACHABLE: ngettext_lazy(
-        "%(count)s could not be: its Redis server does not answer",
-        "%(count)s could not be: their Redis server does not answer",
+        "%(count)s was left alone, because its Redis server does not answer",
+        "%(count)s were left alone, because their Redis server does not answer",
         "n",
     ),
 }
 
 
-def result_text(action: BulkAction, results: Mapping[str, int]) -> str:
-    """Return what changed and what did not: "Retried 11; 1 was already gone"."""
-    skipped_text = _GONE if FAILED.name in action.job_lists else _NOT_WAITING
+def result_text(action: BulkAction, results: Mapping[str, int], parameters: str = "", selection: str = "") -> str:
+    """Return what changed and what did not: "11 jobs retried. 1 was already gone"; the other texts are about both."""
+    skipped_text, all_skipped_text = _skipped_texts(action)
+    done, skipped = results.get(ActionResult.DONE, 0), results.get(ActionResult.SKIPPED, 0)
+    if skipped and skipped == sum(results.values()):
+        return str(all_skipped_text)
     unchanged = {ActionResult.SKIPPED: skipped_text, **_UNCHANGED_TEXTS}
-    done = counted(action.success_text, results.get(ActionResult.DONE, 0))
-    return "; ".join([done, *(counted(text, results[key]) for key, text in unchanged.items() if results.get(key))])
+    first = _change_text(counted(action.success_text, done), parameters, selection)
+    return ". ".join([first, *(counted(text, results[key]) for key, text in unchanged.items() if results.get(key))])
+
+
+def _skipped_texts(action: BulkAction) -> tuple[Any, str]:
+    """Return the words for jobs that were not there any more, and the sentence if that were all."""
+    if FAILED.name in action.job_lists:
+        return _GONE, _("Already gone: nothing was changed")
+    if RUNNING.name in action.job_lists:
+        return _NOT_RUNNING, _("No longer running: nothing was changed")
+    return _NOT_WAITING, _("No longer waiting: nothing was changed")
 
 
 def selection_text(action_request: ActionRequest, zone: tzinfo = UTC) -> str:
@@ -64,9 +81,9 @@ def parameters_text(parameters: Mapping[str, Any], zone: tzinfo = UTC) -> str:
         sign = "−" if parameters["shift_us"] < 0 else "+"
         return _("by %s") % f"{sign}{duration_text(abs(parameters['shift_us']))}"
     if "spread_us" in parameters:
-        return _("spread over %s") % duration_text(parameters["spread_us"])
+        return _("evenly over %s") % duration_text(parameters["spread_us"])
     if "due_us" in parameters:
-        return _("at %s") % moment_text(parameters["due_us"], zone)
+        return _("for %s") % moment_text(parameters["due_us"], zone)
     if "until_us" in parameters:
         return _("until %s") % moment_text(parameters["until_us"], zone)
     if "grace_s" in parameters:
@@ -77,9 +94,15 @@ def parameters_text(parameters: Mapping[str, Any], zone: tzinfo = UTC) -> str:
 def log_text(action_request: ActionRequest, *, about_one: bool) -> str:
     """Return the audit log's sentence about each job, or about all of them together."""
     action = action_request.action
-    change = str(action.log_text) if about_one else result_text(action, action_request.results)
-    parts = (change, parameters_text(action_request.parameters), selection_text(action_request))
-    return ", ".join(filter(None, parts))
+    parameters, selection = parameters_text(action_request.parameters), selection_text(action_request)
+    if not about_one:
+        return result_text(action, action_request.results, parameters, selection)
+    return _change_text(str(action.log_text), parameters, selection)
+
+
+def _change_text(change: str, parameters: str, selection: str) -> str:
+    """Return "3 jobs rescheduled by +10 min, queue mail"."""
+    return ", ".join(filter(None, (" ".join(filter(None, (change, parameters))), selection)))
 
 
 def moment_text(us: int, zone: tzinfo = UTC) -> str:

@@ -82,7 +82,7 @@ class ScheduleForm(ActionForm):
             return cleaned
         if cleaned["version"] != self._version:
             raise ValidationError(
-                _("The schedule was changed meanwhile. Nothing was done yet; go back to see how it is now.")
+                _("The schedule was changed meanwhile. Nothing was done. Go back to see how it is now.")
             )
         old = self._old.schedule
         given = {name: None if cleaned[name] == "" else cleaned[name] for name in ("every", "cron", "tz")}

@@ -101,7 +101,7 @@ SCHEDULE_ACTIONS = {
         label=_("Pause"),
         confirm_text=_("Pause the schedule %s?"),
         explanation=_(
-            "Its waiting job is cancelled, and no other one is planted until it is resumed. A running job continues."
+            "Its waiting job is cancelled, and no other one is enqueued until it is resumed. A running job continues."
         ),
         success_text=_("Paused the schedule %s"),
         unchanged_text=_("The schedule %s was paused already"),
@@ -111,7 +111,7 @@ SCHEDULE_ACTIONS = {
     "resume_schedule": ScheduleAction(
         label=_("Resume"),
         confirm_text=_("Resume the schedule %s?"),
-        explanation=_("Its jobs are planted again, from the next occurrence on. Its failures count from 0."),
+        explanation=_("Its jobs are enqueued again, from the next occurrence on. Its failures count from 0."),
         success_text=_("Resumed the schedule %s"),
         unchanged_text=_("The schedule %s was not paused"),
         apply=_resume,

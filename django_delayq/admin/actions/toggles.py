@@ -113,7 +113,7 @@ TOGGLES = {
         explanation=_("It finishes its running jobs and takes no more. This takes effect at once."),
         button=_("Quiet it"),
         success_text=_("Asked worker %s to take no more jobs"),
-        unchanged_text=_("Worker %s was asked already"),
+        unchanged_text=_("Worker %s is asked to take no more jobs already"),
         apply=lambda operations, worker_id, by, _: operations.workers.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
@@ -121,9 +121,9 @@ TOGGLES = {
         tab="processes",
         confirm_text=_("Let worker %s take jobs again?"),
         explanation=_("This takes effect at once."),
-        button=_("Let it work"),
+        button=_("Take jobs again"),
         success_text=_("Let worker %s take jobs again"),
-        unchanged_text=_("Worker %s was not asked to be quiet"),
+        unchanged_text=_("Worker %s was not quiet"),
         apply=lambda operations, worker_id, by, _: operations.workers.unquiet(worker_id),
     ),
 }

@@ -86,7 +86,7 @@ def _current_arguments(page: PageContext, action_request: ActionRequest) -> dict
     if DisplayedArguments.of(found.job, page.config.redact).hidden:
         if not page.may_reveal:
             raise PermissionDenied
-        audit_log.record(page.request, "reveal", _("Saw hidden values"), job_ids=[found.job.id])
+        audit_log.record(page.request, "reveal", _("Revealed hidden values"), job_ids=[found.job.id])
     action_request.rows, action_request.count, action_request.task = action_request.rows[:1], 1, found.job.task
     return DisplayedArguments.of(found.job, page.config.redact, reveal=True).as_json_texts()
 
@@ -98,7 +98,7 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
             return _confirm(page, action_request, form)
         action_request.confirmed, action_request.parameters = True, form.cleaned_data
     if action_request.is_non_idempotent and not session.claim_step(page.request, action_request):
-        text = _("This was done already, and is not done twice. Select the jobs that are left again.")
+        text = _("This was done already and is not done twice. Select the jobs that are left again.")
         return _back(page, action_request, messages.WARNING, text)
     action_request.steps += 1
     changed: list[Target] = []
@@ -110,7 +110,7 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
             "result": result_text(action_request.action, action_request.results),
             "count": runtime.current().bounds.changed_jobs,
         }
-        text = _("%(result)s, then Redis failed; up to %(count)s more may be done.") % facts
+        text = _("%(result)s. Then Redis failed: up to %(count)s more jobs may be changed.") % facts
         messages.warning(page.request, text)
         raise
     finally:
@@ -122,11 +122,9 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         return _progress(page, action_request)
     is_whole = set(action_request.results) <= {ActionResult.DONE} and not (page.missing and not action_request.rows)
     level = messages.SUCCESS if is_whole else messages.WARNING
-    parts = (
-        result_text(action_request.action, action_request.results),
-        parameters_text(action_request.parameters, page.timezone),
-    )
-    sentences = [", ".join(filter(None, parts)) + ".", *_remarks(page, action_request)]
+    parameters = parameters_text(action_request.parameters, page.timezone)
+    result = result_text(action_request.action, action_request.results, parameters)
+    sentences = [f"{result}.", *_remarks(page, action_request)]
     return _back(page, action_request, level, " ".join(sentences))
 
 
@@ -135,7 +133,7 @@ def _stop(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     if not action_request.confirmed:
         return _back(page, action_request, messages.INFO, _("Nothing was done."))
     session.stop(page.request, action_request)
-    text = _("Stopped. %s; a step that runs now still ends.") % result_text(
+    text = _("Stopped. %s. A step that is running still ends.") % result_text(
         action_request.action, action_request.results
     )
     return _back(page, action_request, messages.INFO, text)
@@ -166,7 +164,7 @@ def _remarks(page: PageContext, action_request: ActionRequest) -> Iterator[str]:
     # A Redis that fails now must not hide the result of the action.
     with suppress(StoreError):
         if not action_request.rows and selection.more_match(page, action_request):
-            yield _("More match now: they came after the count, and were left alone.")
+            yield _("More jobs match now. They came after the count and were left alone.")
 
 
 def _progress(page: PageContext, action_request: ActionRequest) -> HttpResponse:

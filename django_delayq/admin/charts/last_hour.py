@@ -22,8 +22,8 @@ def charts(series: MinuteSeries, now_us: int, tz: tzinfo) -> list[Chart]:
     labels = [f"{zoned(minute * MINUTE_US, tz):%H:%M}" for minute in range(last - 59, last + 1)]
     return [
         _finished(minutes, hour, labels),
-        _percentiles("lag", _("Dispatch lag"), minutes, hour, labels),
-        _histogram("lag", _("Dispatch lag, how often"), hour.lag),
+        _percentiles("lag", _("Start delay"), minutes, hour, labels),
+        _histogram("lag", _("Start delay, how often"), hour.lag),
         _percentiles("run", _("Run time"), minutes, hour, labels),
         _histogram("run", _("Run time, how often"), hour.run),
     ]
@@ -31,13 +31,13 @@ def charts(series: MinuteSeries, now_us: int, tz: tzinfo) -> list[Chart]:
 
 def _finished(minutes: Sequence[Stats], hour: Stats, labels: Sequence[str]) -> Chart:
     facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "failed": grouped(hour.dead)}
-    summary = _("Last hour: %(done)s done, %(retried)s tried again, %(failed)s failed.") % facts
+    summary = _("Last hour: %(done)s done, %(retried)s retried, %(failed)s failed.") % facts
     series = [
         Series("done", _("done"), [each.done for each in minutes]),
-        Series("retried", _("tried again"), [each.retried for each in minutes]),
+        Series("retried", _("retried"), [each.retried for each in minutes]),
         Series("failed", _("failed"), [each.dead for each in minutes]),
     ]
-    headers = [_("Minute"), _("Done"), _("Tried again"), _("Failed")]
+    headers = [_("Minute"), _("Done"), _("Retried"), _("Failed")]
     # Few projects have such jobs; the others need no empty column.
     if hour.snoozed:
         series.append(Series("snoozed", _("snoozed"), [each.snoozed for each in minutes]))

@@ -123,6 +123,7 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "reverse_url": address(replace(in_query, reversed=not job_filter.reversed).page()),
         "export_url": "?".join(filter(None, (page.url("export", job_list.name), job_filter.page()))),
         "reached_us": next_cursor[0] if listing.scanned is not None and next_cursor and job_list.timed else None,
+        "is_newest_first": job_list.newest_first != job_filter.reversed,
         "found": len(listing.rows),
         "jump_fields": _fields(in_query.plain()),
         "filter_query": job_filter.page(),

@@ -11,7 +11,7 @@ from django_delayq.admin.page import PageContext
 
 #: Parts that change by themselves: relative times, the footer's clock, the CSRF token, and times in links.
 _VOLATILE = re.compile(
-    rb'<span class="delayq-relative">[^<]*</span>|(?<=">)[^<]+</time>|<p class="delayq-footer">.*?</p>'
+    rb'<span class="delayq-relative">[^<]*</span>|(?<=">)[^<]+</time>|<div class="delayq-footer">.*?</div>'
     rb'|name="(?:csrfmiddlewaretoken|seen_us)" value="[^"]*"|\b(?:from|to)=[0-9]+',
     re.DOTALL,
 )

@@ -70,7 +70,7 @@ def show(page: PageContext) -> PageResponse:
     return page.render(
         "processes.html",
         tab="processes",
-        title=_("Processes"),
+        title=_("Workers & dispatchers"),
         dispatchers=[line for line in found if line.process.kind == "dispatcher"],
         workers=[line for line in found if line.process.kind == "worker"],
         sharded=page.store.shard_count > 1,

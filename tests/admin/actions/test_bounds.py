@@ -144,7 +144,7 @@ def test_no_action_touches_more_than_were_confirmed(
     message = result(browser, response)
     changed = [each for each in before if jobs.look(each) != before[each]]
     assert len(changed) == 7, message
-    assert "More match now: they came after the count, and were left alone." in message
+    assert "More jobs match now. They came after the count and were left alone." in message
     assert LogEntry.objects.count() == 7
 
 
@@ -159,7 +159,7 @@ def test_the_bound_holds_for_actions_with_one_log_row(
     for number in range(4):
         jobs.add_late(number)
     result(browser, continue_to_end(browser, confirm(browser, response)))
-    assert LogEntry.objects.get().change_message.startswith("Deleted 7, ")
+    assert LogEntry.objects.get().change_message.startswith("7 jobs deleted, ")
     assert jobs.stock.inspection.counts().dead == 4
 
 
@@ -167,7 +167,7 @@ def test_a_long_count_continues_until_the_number_is_known(browser: Client, stock
     for number in range(12):
         add_dead(stock, number, **({"needle": 1} if number % 2 else {}))
     response = request_action(browser, page("failed", q="needle"), "delete", all="yes")
-    assert "3 match so far, of 5 examined." in text(response) or "2 match so far, of 5 examined." in text(response)
+    assert "3 match so far. Searched 5." in text(response) or "2 match so far. Searched 5." in text(response)
     shown = response.content.decode()
     assert "<progress" not in shown, "nobody knows the end"
     assert 'name="typed_confirmation"' not in shown
@@ -175,7 +175,7 @@ def test_a_long_count_continues_until_the_number_is_known(browser: Client, stock
     assert "Delete 6 failed jobs?" in text(response)
     assert text(response).count("noop(") == 5
     assert stock.inspection.counts().dead == 12
-    assert "Deleted 6." in result(browser, continue_to_end(browser, confirm(browser, response)))
+    assert "6 jobs deleted." in result(browser, continue_to_end(browser, confirm(browser, response)))
     assert stock.inspection.counts().dead == 6
 
 
@@ -203,7 +203,7 @@ def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url
         add_dead(parts[number % 3], number)
     response = go_on_counting(browser, request_action(browser, page("failed", q="noop"), "delete", all="yes"))
     assert "Delete 20 failed jobs?" in text(response)
-    assert "Deleted 20." in result(browser, continue_to_end(browser, confirm(browser, response)))
+    assert "20 jobs deleted." in result(browser, continue_to_end(browser, confirm(browser, response)))
     for part in parts:
         part.close()
 
@@ -214,10 +214,10 @@ def test_the_same_form_again_does_nothing_to_later_jobs(
     jobs = listed_jobs("scheduled")
     mine = [jobs.add(number) for number in range(3)]
     response = jobs.all(browser, "cancel")
-    assert "Cancelled 3." in result(browser, confirm(browser, response))
+    assert "3 jobs cancelled." in result(browser, confirm(browser, response))
     late = [jobs.add_late(number) for number in range(3)]
     # The person goes back and presses again.
-    assert "This was done already, and is not done twice." in result(browser, confirm(browser, response))
+    assert "This was done already and is not done twice." in result(browser, confirm(browser, response))
     assert {state(jobs.stock, each) for each in mine} == {"gone"}
     assert {state(jobs.stock, each) for each in late} == {"scheduled"}
 
@@ -233,7 +233,7 @@ def test_two_tabs_that_continue_one_action_do_it_once(
     assert "This was done already" in result(browser, other)
     for number in range(5):
         jobs.add_late(number)
-    assert "Deleted 4." in result(browser, continue_to_end(browser, tab))
+    assert "4 jobs deleted." in result(browser, continue_to_end(browser, tab))
     assert jobs.stock.inspection.counts().dead == 5
 
 
@@ -271,4 +271,4 @@ def test_the_result_is_shown_if_redis_fails_during_the_last_look(browser: Client
     finally:
         admin_action.disconnect(break_the_list)
     stock.client.delete(stock.keys("dead_letters"))
-    assert "Deleted 1." in result(browser, response)
+    assert "1 job deleted." in result(browser, response)

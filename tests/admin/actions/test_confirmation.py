@@ -40,12 +40,12 @@ def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: C
     assert "Type 101 to continue:" in text(response)
     for typed in ("", "100", "yes", "1", POSTED):
         response = confirm(browser, response, typed_confirmation=typed)
-        assert "Nothing was done yet." in text(response)
+        assert "Nothing was done." in text(response)
     assert stock.inspection.counts().dead == 101
-    assert "Deleted 101." in result(browser, confirm(browser, response, typed_confirmation=" 101 "))
+    assert "101 jobs deleted." in result(browser, confirm(browser, response, typed_confirmation=" 101 "))
     assert stock.inspection.counts().dead == 0
     (entry,) = LogEntry.objects.all()
-    assert "Deleted 101, failed up to" in entry.change_message
+    assert "101 jobs deleted, failed up to" in entry.change_message
 
 
 def test_all_ready_jobs_of_a_queue_are_cancelled_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
@@ -56,8 +56,8 @@ def test_all_ready_jobs_of_a_queue_are_cancelled_with_its_name_typed(browser: Cl
     )
     assert "Cancel all 3 ready jobs?" in text(response)
     later = add(stock, queue="mail", delay=None)
-    assert "Nothing was done yet." in text(confirm(browser, response, typed_confirmation="3"))
-    assert "Cancelled 3." in result(browser, confirm(browser, response, typed_confirmation="mail"))
+    assert "Nothing was done." in text(confirm(browser, response, typed_confirmation="3"))
+    assert "3 jobs cancelled." in result(browser, confirm(browser, response, typed_confirmation="mail"))
     assert {state(stock, each) for each in mine} == {"gone"}
     assert state(stock, waiting) == "scheduled"
     assert {state(stock, each) for each in (other, later)} == {"ready"}
@@ -72,7 +72,7 @@ def test_cancelling_all_leaves_what_became_ready_later(browser: Client, stock: S
         if survey.snapshot().now_us > seen_us + 5_000:
             break
     stock.operations.reschedule(bytes.fromhex(scheduled[:24]), delay_us=0)
-    assert "Cancelled 1." in result(
+    assert "1 job cancelled." in result(
         browser, confirm(browser, form.post(browser, action="cancel_all"), typed_confirmation="mail")
     )
     assert (state(stock, mine), state(stock, scheduled)) == ("gone", "ready")

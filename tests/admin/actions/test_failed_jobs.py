@@ -40,7 +40,7 @@ def test_failed_jobs_are_spread_evenly_over_minutes(
         apis.close()
     response = request_action(browser, page("failed", **query), "retry_later", all="yes")
     response = continue_to_end(browser, confirm(browser, response, minutes="60"))
-    assert f"Set {10 * shards} to be retried, spread over " in result(browser, response)
+    assert f"{10 * shards} retries scheduled evenly over " in result(browser, response)
     dues = [due_us(apis, each) for each in mine]
     gaps = {round((later - earlier) / MINUTE, 3) for earlier, later in pairwise(dues)}
     assert gaps == {6}
@@ -69,7 +69,7 @@ def test_a_failed_job_whose_key_is_held_is_reported(browser: Client, stock: Shar
     mine = add_dead(stock, unique_by="one")
     add(stock, unique_by="one")
     message = result(browser, confirm(browser, request_action(browser, page("failed"), "retry", mine)))
-    assert "Retried 0; 1 could not be: another job holds its key." in message
+    assert "0 jobs retried. 1 was left alone, because another job holds its key." in message
 
 
 def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> None:
@@ -79,7 +79,7 @@ def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> 
     form = form_to(response, "/action/")
     assert json.loads(dict(form.fields)["args"]) == [1, "ä"]
     assert json.loads(dict(form.fields)["kwargs"]) == {"token": "hidden-value"}
-    assert LogEntry.objects.get().change_message == "Saw hidden values"
+    assert LogEntry.objects.get().change_message == "Revealed hidden values"
     for args in (
         "",
         "{",
@@ -93,7 +93,7 @@ def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> 
         response = form.post(browser, args=args)
         assert "errorlist" in response.content.decode() or response.status_code == 302, args[:20]
         assert state(stock, mine) == "dead"
-    assert "Retried 1." in result(browser, form.post(browser, args='[2, "ö"]', kwargs="{}"))
+    assert "1 job retried." in result(browser, form.post(browser, args='[2, "ö"]', kwargs="{}"))
     found = stock.inspection.find(bytes.fromhex(mine[:24]))
     assert found.state == "ready"
     assert found.job is not None

@@ -26,11 +26,11 @@ def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> No
     mine = add_dead(stock)
     response = request_action(browser, page("failed"), "retry", mine)
     confirm(browser, response)
-    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
+    assert "Already gone: nothing was changed." in result(browser, confirm(browser, response))
     # It failed again since then, so it is another failed job.
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER)
-    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
+    assert "Already gone: nothing was changed." in result(browser, confirm(browser, response))
     assert state(stock, mine) == "dead"
 
 
@@ -41,17 +41,18 @@ def test_a_long_action_continues_from_form_to_form(
     mine = [add_dead(stock, number) for number in range(12)]
     response = confirm(browser, request_action(browser, page("failed", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
-        assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 done." in text(response)
+        noun = "job" if steps == 1 else "jobs"
+        assert f"{min(steps, 12)} {noun} retried. {min(steps, 12)} of 12 done." in text(response)
         assert "data-continue" in response.content.decode()
         assert stock.inspection.counts().dead == 12 - min(steps, 12)
-        assert LogEntry.objects.get().change_message.startswith(f"Retried {min(steps, 12)},")
+        assert LogEntry.objects.get().change_message.startswith(f"{min(steps, 12)} {noun} retried,")
         response = form_to(response, "/action/").post(browser)
         if response.status_code == 302:
             break
     assert steps == 11
-    assert "Retried 12." in result(browser, response)
+    assert "12 jobs retried." in result(browser, response)
     assert {state(stock, each) for each in mine} == {"ready"}
-    assert LogEntry.objects.get().change_message.startswith("Retried 12,")
+    assert LogEntry.objects.get().change_message.startswith("12 jobs retried,")
 
 
 def test_an_old_form_of_a_long_action_repeats_nothing(
@@ -83,7 +84,7 @@ def test_every_page_offers_to_continue_an_action_whose_page_was_closed(
     assert "Retry 5 failed jobs: 2 of 5 done." in text(browser.get(page("tasks")))
     assert unfinished(visitor("manager")) is None
     late = add_dead(stock, "late")
-    assert "Retried 5." in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))
+    assert "5 jobs retried." in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))
     assert {state(stock, each) for each in mine} == {"ready"}
     assert state(stock, late) == "dead"
     assert unfinished(browser) is None
@@ -109,7 +110,7 @@ def test_an_action_that_redis_failed_can_be_continued_and_changes_no_job_twice(
     monkeypatch.setattr(WaitingJobs, "reschedule", loses_a_reply)
     response = request_action(browser, page("scheduled"), "reschedule", all="yes")
     assert confirm(browser, response, shift="-30", unit="60").status_code == 503
-    assert "Rescheduled 3" in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))
+    assert "3 jobs rescheduled" in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))
     assert [due - due_us(stock, each) for each, due in zip(mine, dues, strict=True)] == [30 * MINUTE] * 4
 
 
@@ -119,7 +120,7 @@ def test_an_action_that_is_stopped_cannot_be_continued(
     bounds(action_seconds=0, changed_jobs=1)
     mine = [add_dead(stock, number) for number in range(5)]
     response = confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
-    assert "Stopped. Retried 1;" in result(browser, unfinished(browser, "failed").post(browser, stop="yes"))
+    assert "Stopped. 1 job retried." in result(browser, unfinished(browser, "failed").post(browser, stop="yes"))
     assert unfinished(browser) is None
     assert "This was done already" in result(browser, form_to(response, "/action/").post(browser))
     assert [state(stock, each) for each in mine].count("dead") == 4
@@ -141,7 +142,7 @@ def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
         browser, request_action(browser, page("scheduled"), "reschedule", all="yes"), shift=shift, unit=unit
     )
     response = continue_to_end(browser, response)
-    assert "Rescheduled 6, by " in result(browser, response)
+    assert "6 jobs rescheduled by " in result(browser, response)
     assert [due_us(stock, each) - due for each, due in zip(mine, dues, strict=True)] == [us] * 6
 
 
@@ -157,7 +158,7 @@ def test_an_action_covers_all_shards(
     assert "Retry 7 failed jobs?" in text(response)
     response = confirm(browser, response)
     response = continue_to_end(browser, response)
-    assert "Retried 7." in result(browser, response)
+    assert "7 jobs retried." in result(browser, response)
     assert {state(parts[int(each[-1])], each) for each in mine} == {"ready"}
     assert {state(parts[int(each[-1])], each) for each in other} == {"dead"}
     for part in parts:
@@ -173,6 +174,6 @@ def test_changes_are_recorded_if_redis_fails(browser: Client, stock: ShardApis, 
     failed = confirm(browser, response)
     assert failed.status_code == 503
     assert LogEntry.objects.count() == 2
-    assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("failed")))
+    assert "2 jobs retried. Then Redis failed" in text(failed) + text(browser.get(page("failed")))
     stock.client.delete(stock.keys.ready("broken"))
-    assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, response))
+    assert "1 job retried. 2 were already gone." in result(browser, confirm(browser, response))

@@ -23,7 +23,7 @@ def test_selected_failed_jobs_are_retried_and_failures_are_reported(browser: Cli
         assert f"…{text_id[18:]} noop({number}) Broken: could not send" in text(response)
     raw_id, _ = from_text(mine[0]) or (b"", 0)
     stock.operations.discard(raw_id, died_us=due_us(stock, mine[0]))
-    assert "Retried 2; 1 was already gone." in result(browser, confirm(browser, response))
+    assert "2 jobs retried. 1 was already gone." in result(browser, confirm(browser, response))
     assert [state(stock, each) for each in mine] == ["gone", "ready", "ready"]
     found = stock.inspection.find(bytes.fromhex(mine[1][:24]))
     assert found.attempts.ended == 0
@@ -38,7 +38,7 @@ def test_all_matching_jobs_without_later_ones(browser: Client, stock: ShardApis)
     response = listed.post(browser, ("all", "yes"), action="retry")
     assert "Retry 3 failed jobs?" in text(response)
     assert "Queue mail, failed up to" in text(response)
-    assert "Retried 3." in result(browser, confirm(browser, response))
+    assert "3 jobs retried." in result(browser, confirm(browser, response))
     assert {state(stock, each) for each in mine} == {"ready"}
     assert {state(stock, each) for each in (other, later)} == {"dead"}
 
@@ -48,7 +48,7 @@ def test_later_scheduled_jobs_are_not_included(browser: Client, stock: ShardApis
     listed = form_to(browser.get(page("scheduled")), "/action/", button="cancel")
     response = listed.post(browser, ("all", "yes"), action="cancel")
     later = add(stock)
-    assert "Cancelled 3." in result(browser, confirm(browser, response))
+    assert "3 jobs cancelled." in result(browser, confirm(browser, response))
     assert {state(stock, each) for each in mine} == {"gone"}
     assert state(stock, later) == "scheduled"
 
@@ -62,7 +62,7 @@ def test_a_job_that_ran_when_the_person_looked_is_not_included(browser: Client, 
     attempts = running.attempts.add(worker="w", started_us=now_us, ended_us=now_us, ending="failed", error="x")
     again = Settlement(claim=running, decision=Decision(action=Action.RETRY, delay_us=HOUR // 2), attempts=attempts)
     assert not worker.take(0, settle=[again]).lost
-    assert "Cancelled 1." in result(browser, confirm(browser, confirm_page))
+    assert "1 job cancelled." in result(browser, confirm(browser, confirm_page))
     assert (state(stock, mine), state(stock, back)) == ("gone", "scheduled")
 
 
@@ -70,7 +70,7 @@ def test_a_row_of_an_unknown_shard_is_gone(browser: Client, stock: ShardApis) ->
     mine = add_dead(stock)
     form = form_to(browser.get(page("failed")), "/action/")
     response = form.post(browser, ("row", f"{mine[:24]}-9999.5"), action="retry")
-    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
+    assert "Already gone: nothing was changed." in result(browser, confirm(browser, response))
 
 
 def test_an_action_returns_to_the_same_page_of_the_list(browser: Client, stock: ShardApis) -> None:

@@ -18,7 +18,7 @@ MINUTE = HOUR // 60
 def test_jobs_run_now(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(2)]
     running = add(stock, queue="r", delay=None)
-    assert "Made 2 run now." in result(
+    assert "2 jobs will run now." in result(
         browser, confirm(browser, request_action(browser, page("scheduled"), "run_now", *mine))
     )
     assert {state(stock, each) for each in mine} == {"ready"}
@@ -76,7 +76,7 @@ def test_jobs_move_to_another_queue_once(browser: Client, stock: ShardApis) -> N
     response = request_action(browser, page("scheduled"), "move", all="yes")
     assert "q1" in response.content.decode()
     # One is there already and stays untouched.
-    assert "Moved 3, to queue " in result(browser, confirm(browser, response, queue="q2"))
+    assert "3 jobs moved to queue " in result(browser, confirm(browser, response, queue="q2"))
     assert ids(browser.get(page("scheduled", queue="q2"))) == mine
 
 
@@ -96,7 +96,7 @@ def test_moving_jobs_to_a_queue_without_a_worker_shows_a_remark(browser: Client,
         message = result(
             browser, confirm(browser, request_action(browser, page("scheduled"), "move", add(stock)), queue=queue)
         )
-        assert f"Moved 1, to queue {queue}." in message
+        assert f"1 job moved to queue {queue}." in message
         assert ("No worker takes jobs from queue mial now." in message) is alone
 
 
@@ -105,5 +105,5 @@ def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: ShardApis) 
     response = request_action(browser, page("scheduled"), "cancel", mine)
     stock.operations.reschedule(bytes.fromhex(mine[:24]), delay_us=0)
     claim(stock, mine)
-    assert "Cancelled 0; 1 was no longer waiting." in result(browser, confirm(browser, response))
+    assert "No longer waiting: nothing was changed." in result(browser, confirm(browser, response))
     assert state(stock, mine) == "claimed"

@@ -129,7 +129,7 @@ def test_jobs_retried_after_the_person_looked_are_not_included(browser: Client, 
     answer = request_action(browser, page("scheduled"), "cancel", all="yes")
     assert counted(answer) == "Cancel 1 waiting job"
     stock.operations.requeue(raw(retried), died_us=due_us(stock, retried), delay_us=2 * HOUR)
-    assert "Cancelled 1" in result(browser, confirm(browser, answer))
+    assert "1 job cancelled" in result(browser, confirm(browser, answer))
     assert state(stock, retried) == "scheduled"
 
 

@@ -117,7 +117,7 @@ def test_ordinary_writing_is_shown_and_found_unchanged(text: str, browser: Clien
     content = browser.get(page("scheduled", q=text)).content.decode()
     assert content.count(text) >= 2
     assert mine in content
-    assert "1 match in 2 of 2 rows" in content
+    assert "1 match. Searched 2 of 2" in content
     assert text in browser.get(page("job_detail", mine)).content.decode()
     assert printable(text) == text
 

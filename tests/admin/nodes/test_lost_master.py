@@ -81,7 +81,7 @@ def test_an_action_on_all_matching_jobs_leaves_those_of_the_server_alone(
     assert "Cancel 40 waiting jobs?" in text(asked)
     assert sentence in text(asked)
     said = result(browser, confirm(browser, asked))
-    assert "Cancelled 40." in said
+    assert "40 jobs cancelled." in said
     assert f"{masters.lost_address} does not answer: jobs of the 2 shards that it has" in said
 
 
@@ -94,7 +94,7 @@ def test_an_action_on_selected_jobs_says_how_many_it_did_not_reach(
     rows += [("row", f"{each}.{rows[0][1].split('.')[1]}") for each in lost_ids[LOST][:2]]
     asked = form.post(browser, *rows, action="cancel")
     said = result(browser, confirm(browser, asked))
-    assert "Cancelled 3; 2 could not be: their Redis server does not answer." in said
+    assert "3 jobs cancelled. 2 were left alone, because their Redis server does not answer." in said
 
 
 def test_a_pause_says_to_repeat_it(masters: ThreeMasters, made: object, browser: Client) -> None:

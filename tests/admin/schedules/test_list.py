@@ -126,7 +126,7 @@ def test_filters(browser: Client, stock: ShardApis) -> None:
     assert found(task="digest", prefix="cust") == found(state="paused") == ["customer 3"]
     assert found(prefix="ustomer") == found(task="digest", state="waiting") == []
     shown = browser.get(page("recurring", task="digest", prefix="cust"))
-    assert "1 match in 4 of 4 schedules." in text(shown)
+    assert "1 match. Searched 4 of 4." in text(shown)
     assert link(shown, "Clear") == address
     assert "Nothing here matches." in text(browser.get(page("recurring", state="ended")))
 
@@ -199,8 +199,8 @@ def test_a_filter_looks_at_a_part_at_a_time_and_says_so(
     for number in range(300):
         add_schedule(stock, f"{'rare' if number % 100 == 0 else 'name'} {number}")
     response = browser.get(page("recurring", prefix="rare"))
-    assert re.search(r"[0-3] match(es)? in [56][0-9] of 300 schedules\. Continue", text(response))
-    found = walk(browser, page("recurring", prefix="rare"), label="Continue")
+    assert re.search(r"[0-3] match(es)?\. Searched [56][0-9] of 300\. Keep searching", text(response))
+    found = walk(browser, page("recurring", prefix="rare"), label="Keep searching")
     assert sorted(name for each in found for name in each) == ["rare 0", "rare 100", "rare 200"]
     assert len(found) >= 5
 
@@ -258,7 +258,7 @@ def test_the_overview_warns_of_those_that_failures_paused_and_of_unreadable_ones
         add_schedule(stock, f"later {number}", record={"flags": UNREADABLE})
     response = browser.get(page("overview"))
     assert "Problem: 1 recurring schedule is paused, because its jobs failed. Recurring schedules" in text(response)
-    assert "Problem: 2 recurring schedules cannot be read, so none of their jobs is planted." in text(response)
+    assert "Problem: 2 recurring schedules cannot be read, so none of their jobs is enqueued." in text(response)
     assert names(browser.get(link(response, "Recurring schedules"))) == ["failed", "paused by a person"]
     assert page("recurring", state="unreadable") in response.content.decode()
 

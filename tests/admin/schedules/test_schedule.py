@@ -59,7 +59,7 @@ def test_what_the_page_says(browser: Client, stock: ShardApis) -> None:
     for words in (
         f"Name nightly Task {NOOP} Rule 30 3 * * * (Europe/Berlin)",
         "Next job in 17 h 2027-01-05 03:3",
-        "not planted yet",
+        "not enqueued yet",
         "Last job failed 1.5 s ended 7 h ago 03:30:00",
         "Failures in a row 1",
         "Jitter 10 min",
@@ -135,8 +135,8 @@ def test_sensitive_arguments_are_hidden_until_somebody_reveals_them(
     revealed = browser.post(address)
     assert "&quot;4111&quot;" in section(revealed, "Arguments")
     [entry] = LogEntry.objects.all()
-    assert (entry.object_id, entry.change_message, entry.user.username) == (text_id, "Saw hidden values", "viewer")
-    assert "viewer Saw hidden values" in section(browser.get(address), "Audit log")
+    assert (entry.object_id, entry.change_message, entry.user.username) == (text_id, "Revealed hidden values", "viewer")
+    assert "viewer Revealed hidden values" in section(browser.get(address), "Activity")
     assert "Reveal" not in section(visitor("manager").get(address), "Arguments")
     assert visitor("manager").post(address).status_code == 403
 
@@ -164,7 +164,7 @@ def test_one_that_cannot_be_read_is_shown_with_the_reason(browser: Client, stock
     assert (
         "The schedule cannot be read. This release cannot read the schedule: this release cannot read the rule" in said
     )
-    assert "No job of it is planted meanwhile." not in said
+    assert "None of its jobs is enqueued meanwhile." not in said
     assert "Failures in a row 2" in said
     assert "1 done 1.0 s" in section(response, "Last jobs")
     assert "4111" not in response.content.decode()
@@ -177,8 +177,8 @@ def test_one_that_cannot_be_read_is_shown_with_the_reason(browser: Client, stock
 def test_one_that_only_the_dispatcher_cannot_read(browser: Client, stock: ShardApis) -> None:
     text_id = add_schedule(stock, record={"flags": UNREADABLE})
     said = text(browser.get(page("recurring_schedule", text_id)))
-    assert "The schedule cannot be read. The dispatcher that planted last cannot read it." in said
-    assert "No job of it is planted meanwhile." in said
+    assert "The schedule cannot be read. The dispatcher that looked at it last cannot read it." in said
+    assert "None of its jobs is enqueued meanwhile." in said
     assert "Rule every 1 h" in said
 
 

@@ -53,7 +53,7 @@ def test_the_waiting_jobs_of_a_tenant_are_cancelled_and_nothing_else(browser: Cl
     assert waiting(stock) == 3
     done = confirm(browser, response)
     assert done.url == address
-    assert "Cancelled 3." in result(browser, done)
+    assert "3 jobs cancelled." in result(browser, done)
     assert (waiting(stock), waiting(stock, "other"), waiting(stock, queue="small")) == (0, 1, 1)
     assert stock.inspection.counts().claimed == 1
     entries = LogEntry.objects.order_by("object_id")
@@ -69,7 +69,7 @@ def test_a_tenant_of_a_queue_that_is_not_fair_is_cancelled(queue: str, browser: 
     add_jobs(stock, 2, queue=queue)
     form = tenant_form(browser.get(page("queue_tenants", queue)), "acme")
     assert not form.offers("pause_tenant")
-    assert "Cancelled 2." in result(browser, confirm(browser, form.post(browser, action="cancel_tenant")))
+    assert "2 jobs cancelled." in result(browser, confirm(browser, form.post(browser, action="cancel_tenant")))
     assert waiting(stock, queue=queue) == 0
 
 
@@ -79,7 +79,7 @@ def test_the_jobs_of_a_tenant_of_any_name_are_cancelled(name: str, browser: Clie
     form = tenant_form(browser.get(page("queue_tenants", "mail")), name)
     response = form.post(browser, action="cancel_tenant")
     assert "<script>alert(1)" not in look(response)
-    assert "Cancelled 1." in result(browser, confirm(browser, response))
+    assert "1 job cancelled." in result(browser, confirm(browser, response))
     assert waiting(stock, name) == 0
     [entry] = LogEntry.objects.all()
     assert entry.change_message.endswith(f"queue mail, tenant {printable(name)}")
@@ -90,7 +90,7 @@ def test_jobs_of_all_shards_are_cancelled(browser: Client, shards: list[ShardApi
         add_jobs(apis, number + 1)
     response = browser.post(page("action"), CANCEL)
     assert "Cancel 6 waiting jobs?" in text(response)
-    assert "Cancelled 6." in result(browser, confirm(browser, response))
+    assert "6 jobs cancelled." in result(browser, confirm(browser, response))
     assert [waiting(shards[0], shard=shard) for shard in range(3)] == [0, 0, 0]
 
 
@@ -103,15 +103,15 @@ def test_many_jobs_are_cancelled_in_steps(
         add_jobs(apis, 1, delay=HOUR)
     response = browser.post(page("action"), CANCEL)
     refused = confirm(browser, response, typed_confirmation="8")
-    assert "The text does not match. Nothing was done yet." in text(refused)
+    assert "The number does not match. Nothing was done." in text(refused)
     response = confirm(browser, refused, typed_confirmation="9")
-    assert "Cancelled 1. 1 of 9 done." in text(response)
+    assert "1 job cancelled. 1 of 9 done." in text(response)
     assert "data-continue" in response.content.decode()
     assert "delayq-unfinished" in browser.get(page("queue_tenants", "mail")).content.decode()
-    assert "Cancelled 9." in result(browser, continue_to_end(browser, response))
+    assert "9 jobs cancelled." in result(browser, continue_to_end(browser, response))
     [entry] = LogEntry.objects.all()
     assert (entry.object_id, entry.action_flag) == (None, DELETION)
-    assert entry.change_message == "Cancelled 9, queue mail, tenant acme"
+    assert entry.change_message == "9 jobs cancelled, queue mail, tenant acme"
 
 
 def test_a_cancellation_is_stopped(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
@@ -120,7 +120,7 @@ def test_a_cancellation_is_stopped(browser: Client, stock: ShardApis, bounds: Ca
     response = confirm(browser, browser.post(page("action"), CANCEL))
     stopped = form_to(response, "/action/", button="yes").post(browser, stop="yes")
     assert stopped.url == page("queue_tenants", "mail")
-    assert "Stopped. Cancelled 2" in result(browser, stopped)
+    assert "Stopped. 2 jobs cancelled" in result(browser, stopped)
     assert "not done twice" in result(browser, form_to(response, "/action/").post(browser))
     assert waiting(stock) == 3
 
@@ -131,7 +131,7 @@ def test_jobs_that_came_after_the_count_are_left_alone(browser: Client, stock: S
     later = (time_ns() // 1_000_000 + 60_000 << 48).to_bytes(12)
     add_jobs(stock, 1, raw_id=later, delay=1)
     said = result(browser, confirm(browser, response))
-    assert "Cancelled 2. More match now: they came after the count, and were left alone." in said
+    assert "2 jobs cancelled. More jobs match now. They came after the count and were left alone." in said
     assert stock.inspection.find(later).waits
 
 
@@ -141,7 +141,7 @@ def test_no_more_jobs_are_cancelled_than_were_counted(browser: Client, stock: Sh
     response = browser.post(page("action"), CANCEL)
     for number in (1, 2):
         add_jobs(stock, 1, raw_id=(number << 48).to_bytes(12))
-    assert "Cancelled 2. More match now" in result(browser, confirm(browser, response))
+    assert "2 jobs cancelled. More jobs match now" in result(browser, confirm(browser, response))
     assert waiting(stock) == 2
 
 
@@ -154,7 +154,7 @@ def test_a_job_that_runs_meanwhile_is_skipped(browser: Client, stock: ShardApis,
     assert len(stock.worker().take(1, "mail").claims) == 1
     stock.client.zadd(stock.keys("tenant_jobs"), dict.fromkeys(entries, 0))
     said = result(browser, continue_to_end(browser, confirm(browser, response)))
-    assert "Cancelled 2; 1 was no longer waiting." in said
+    assert "2 jobs cancelled. 1 was no longer waiting." in said
 
 
 def test_a_cancellation_that_redis_interrupts_is_recorded(
@@ -174,7 +174,7 @@ def test_a_cancellation_that_redis_interrupts_is_recorded(
     assert LogEntry.objects.count() == 2
     monkeypatch.undo()
     form = form_to(browser.get(page("overview")), "/action/")
-    assert "Cancelled 2" in result(browser, continue_to_end(browser, form.post(browser)))
+    assert "2 jobs cancelled" in result(browser, continue_to_end(browser, form.post(browser)))
 
 
 def test_a_tenant_without_jobs_has_no_such_button(browser: Client, stock: ShardApis) -> None:
@@ -213,7 +213,7 @@ def test_who_may_not_manage_cannot_cancel(
 def test_who_may_manage_cancels(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add_jobs(stock, 1)
     client = visitor("manager")
-    assert "Cancelled 1." in result(client, confirm(client, client.post(page("action"), CANCEL)))
+    assert "1 job cancelled." in result(client, confirm(client, client.post(page("action"), CANCEL)))
 
 
 def test_a_process_of_an_earlier_release_reads_the_forms_of_other_actions(browser: Client, stock: ShardApis) -> None:

@@ -228,7 +228,7 @@ def test_jobs_of_other_errors_are_searched_for_a_task(
     assert len(ids(browser.get(link(groups, "Other errors")))) == 2
     found = browser.get(page("failed", task="send"))
     assert ids(found) == [mine]
-    assert "1 match in 2 of 2 rows" in text(found)
+    assert "1 match. Searched 2 of 2" in text(found)
 
 
 def test_hostile_errors_and_tasks_are_text(browser: Client, stock: ShardApis) -> None:

@@ -55,7 +55,7 @@ def test_a_failed_job_shows_the_rules_that_it_died_by(browser: Client, stock: Sh
     assert (
         "Attempt 1/4 Retries up to 4 attempts, after 5 s, 1 min, 10 min; retries only shop.errors.Busy; " in page_text
     )
-    assert "; dies at once on ValueError Created" in page_text
+    assert "; fails at once on ValueError Created" in page_text
     forever = add(stock, retry=RetryPolicy(max_attempts=None, delays=[30]))
     page_text = text(browser.get(page("job_detail", forever)))
     assert "Attempt 1 Retries tried forever, after 30 s each time Created" in page_text
@@ -120,7 +120,7 @@ def test_a_post_reveals_hidden_values_and_is_recorded(visitor: Callable[..., Cli
     }
     (entry,) = LogEntry.objects.all()
     assert (entry.object_id, entry.user.username) == (mine, "viewer")
-    assert "viewer Saw hidden values" in text(browser.get(page("job_detail", mine)))
+    assert "viewer Revealed hidden values" in text(browser.get(page("job_detail", mine)))
 
 
 def test_people_who_may_not_reveal_are_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
@@ -182,7 +182,7 @@ def test_the_page_of_a_missing_job_shows_the_audit_log(browser: Client, stock: S
     answer = browser.get(page("job_detail", mine))
     assert answer.status_code == 404
     page_text = text(answer)
-    assert "Cancelled 1." in page_text
+    assert "1 job cancelled." in page_text
     assert f"There is no job {mine} any more" in page_text
     assert "superuser Cancelled" in page_text
 

@@ -100,20 +100,22 @@ def test_the_footer_names_server_and_clocks(browser: Client) -> None:
 
 def test_no_dispatcher_at_all(browser: Client) -> None:
     (alert,) = alerts(browser)
-    assert alert == "Problem: No dispatcher is running. Due jobs are not promoted. Processes"
+    assert alert == "Problem: No dispatcher is running. Due jobs do not become ready. Workers & dispatchers"
 
 
 def test_a_dispatcher_last_seen_long_ago(browser: Client, stock: ShardApis) -> None:
     tell(stock, kind="dispatcher", code=b"D" * 8)
     assert alerts(browser) == []
     age(stock, "dispatchers", b"D" * 8, 2 * MINUTE_US)
-    assert alerts(browser) == ["Problem: No dispatcher has been seen for 2 min. Due jobs are not promoted. Processes"]
+    assert alerts(browser) == [
+        "Problem: No dispatcher has been seen for 2 min. Due jobs do not become ready. Workers & dispatchers"
+    ]
 
 
 def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: ShardApis) -> None:
     tell(stock)
     assert alerts(browser) == [
-        "Note: No dispatcher is running. Workers promote due jobs in its place, but later. Processes"
+        "Note: No dispatcher is running. Workers make due jobs ready in its place, but later. Workers & dispatchers"
     ]
 
 
@@ -128,7 +130,7 @@ def test_no_worker_for_a_queue_with_ready_jobs(silent: bool, browser: Client, st
         stock.add(queue="reports")
     (alert,) = alerts(browser)
     name = "mail" if silent else "reports"
-    assert alert == f"Problem: Jobs are ready in queue {name}, but no worker takes them. Processes"
+    assert alert == f"Problem: Jobs are ready in queue {name}, but no worker takes them. Workers & dispatchers"
 
 
 def test_no_worker_matches_a_queue_with_ready_jobs(browser: Client, stock: ShardApis) -> None:
@@ -136,7 +138,9 @@ def test_no_worker_matches_a_queue_with_ready_jobs(browser: Client, stock: Shard
     stock.add(queue="mail.new")
     assert alerts(browser) == []
     stock.add(queue="mail.slow")
-    assert alerts(browser) == ["Problem: Jobs are ready in queue mail.slow, but no worker takes them. Processes"]
+    assert alerts(browser) == [
+        "Problem: Jobs are ready in queue mail.slow, but no worker takes them. Workers & dispatchers"
+    ]
 
 
 def test_quiet_workers_take_nothing(browser: Client, stock: ShardApis) -> None:
@@ -161,7 +165,7 @@ def test_oldest_overdue(browser: Client, stock: ShardApis) -> None:
     stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 30 * SECOND_US})
     assert alerts(browser) == []
     stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 5 * MINUTE_US})
-    assert alerts(browser) == ["Problem: The oldest overdue job was due for promotion 5 min ago. Overdue jobs"]
+    assert alerts(browser) == ["Problem: The oldest overdue job was due 5 min ago. Overdue jobs"]
     assert "Overdue 1 oldest 5 min" in shown(browser)
 
 
@@ -282,7 +286,7 @@ def test_an_unknown_span_is_a_day(browser: Client) -> None:
 def test_the_last_hour_has_figures(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=90, retried=7, dead=3, lag_us=6_000, run_us=300_000)
     text = shown(browser)
-    assert "Last hour: 90 done, 7 tried again, 3 failed." in text
+    assert "Last hour: 90 done, 7 retried, 3 failed." in text
     assert "Last hour: 100 runs, most often 4 ms–8 ms." in text
     assert "Last hour: 100 runs, most often 256 ms–512 ms." in text
     assert "Last hour: half within 6 ms, 95% within 8 ms." in text
@@ -292,7 +296,7 @@ def test_expired_jobs_are_counted_if_there_are_any(browser: Client, stock: Shard
     tell(stock, done=9, dead=1)
     assert "expired" not in shown(browser)
     tell(stock, expired=4)
-    assert "Last hour: 9 done, 0 tried again, 1 failed. 4 expired." in shown(browser)
+    assert "Last hour: 9 done, 0 retried, 1 failed. 4 expired." in shown(browser)
 
 
 def test_queues_and_newest_failed_jobs_are_listed(browser: Client, stock: ShardApis) -> None:

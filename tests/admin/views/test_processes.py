@@ -71,7 +71,7 @@ def test_a_lost_worker_shows_since_when_its_jobs_may_be_tried_again(browser: Cli
     tell(stock, slots=4, running={"mail": 1})
     stock.client.zincrby(stock.keys("workers"), -65_000_000, b"W" * 8)
     html = browser.get(page("processes")).content.decode()
-    assert re.search(r"web1:4411 lost its 1 job was free to be tried again at \d\d:\d\d:\d\d", words(html))
+    assert re.search(r"web1:4411 lost its 1 job may run again since \d\d:\d\d:\d\d", words(html))
     assert "Quiet" not in html
 
 

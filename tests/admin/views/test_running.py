@@ -47,7 +47,7 @@ def test_a_lease_past_its_end_is_marked(browser: Client, stock: ShardApis) -> No
     claim(stock, mine)
     (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
     stock.client.zadd(stock.keys("leases"), {lease: 1_000})
-    ended = r"the lease ended [\d,]+ d ago 1970-01-01 \d\d:00:00 ?; a dispatcher will reclaim the job"
+    ended = r"the lease ended [\d,]+ d ago 1970-01-01 \d\d:00:00 ?; a dispatcher takes the job back"
     assert re.search(r"1970-01-01 \d\d:00:00 lost ", text(browser.get(page("running"))))
     answer = browser.get(page("job_detail", mine))
     assert re.search(f"Lost {mine}.*{ended}", text(answer))
@@ -116,11 +116,11 @@ def test_running_jobs_are_stopped_and_the_audit_log_says_so(browser: Client, sto
     worker, held = claim(stock, mine)
     claim(stock, other)
     response = confirm(browser, request_action(browser, page("running"), "stop", mine), grace_s="3")
-    assert "Asked 1 to stop, within 3" in result(browser, response)
+    assert "1 job asked to stop within 3" in result(browser, response)
     stops = worker.api.heartbeat([held.lease]).stops
     assert 0 < stops[held.lease] <= 3 * SECOND
     assert f"Running {other}" in text(browser.get(page("job_detail", other)))
-    assert "Asked to stop, within 3" in text(browser.get(page("job_detail", mine)))
+    assert "Asked to stop within 3" in text(browser.get(page("job_detail", mine)))
 
 
 def test_a_job_that_ended_meanwhile_is_not_stopped(browser: Client, stock: ShardApis) -> None:
@@ -128,7 +128,7 @@ def test_a_job_that_ended_meanwhile_is_not_stopped(browser: Client, stock: Shard
     worker, held = claim(stock, mine)
     response = request_action(browser, page("running"), "stop", mine)
     worker.settle(held, Action.ACKNOWLEDGE)
-    assert "Asked 0 to stop" in result(browser, confirm(browser, response, grace_s="3"))
+    assert "No longer running: nothing was changed" in result(browser, confirm(browser, response, grace_s="3"))
 
 
 def test_a_viewer_cannot_stop_jobs(visitor: Callable[..., Client], stock: ShardApis) -> None:

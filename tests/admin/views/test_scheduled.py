@@ -112,11 +112,11 @@ def test_a_scan_says_how_far_it_is_and_continues(
     made = [add(stock, "needle" if number in (3, 150) else "hay", delay=HOUR + number) for number in range(160)]
     answer = browser.get(page("scheduled", q="needle"))
     assert ids(answer) == [made[3]]
-    assert "1 match in 60 of 160 rows, up to" in text(answer)
+    assert "1 match. Searched 60 of 160, up to" in text(answer)
     assert "all that match, up to now" in text(answer)
-    answer = browser.get(link(browser.get(link(answer, "Continue")), "Continue"))
+    answer = browser.get(link(browser.get(link(answer, "Keep searching")), "Keep searching"))
     assert ids(answer) == [made[150]]
-    assert not link(answer, "Continue")
+    assert not link(answer, "Keep searching")
 
 
 def test_a_scan_ends_when_its_time_is_up(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
@@ -124,7 +124,7 @@ def test_a_scan_ends_when_its_time_is_up(browser: Client, stock: ShardApis, boun
     mine = [add(stock, "needle", delay=HOUR + number) for number in range(2)]
     answer = browser.get(page("scheduled", q="needle"))
     assert ids(answer) == mine[:1]
-    assert ids(browser.get(link(answer, "Continue"))) == mine[1:]
+    assert ids(browser.get(link(answer, "Keep searching"))) == mine[1:]
 
 
 def test_a_scan_without_a_match_offers_a_button_to_continue(
@@ -135,13 +135,13 @@ def test_a_scan_without_a_match_offers_a_button_to_continue(
     for forward in (True, False):
         answer = browser.get(page("scheduled", q="needle", **({} if forward else {"before": "end"})))
         assert "Nothing so far." in text(answer)
-        assert re.search('<a class="delayq-button" href="[^"]*">Continue', answer.content.decode())
-        assert ids(browser.get(link(answer, "Continue"))) == [mine]
+        assert re.search('<a class="delayq-button" href="[^"]*">Keep searching', answer.content.decode())
+        assert ids(browser.get(link(answer, "Keep searching"))) == [mine]
     over = browser.get(page("scheduled", q="none", before=f"{due_us(stock, mine)}.00"))
     assert "Nothing so far." in text(over)
-    over = browser.get(link(over, "Continue"))
+    over = browser.get(link(over, "Keep searching"))
     assert "Nothing here matches." in text(over)
-    assert not link(over, "Continue")
+    assert not link(over, "Keep searching")
 
 
 @pytest.mark.parametrize("name", ["scheduled", "queue_detail", "running"])
@@ -188,7 +188,7 @@ def test_a_text_filter_does_not_find_hidden_values(visitor: Callable[..., Client
     for browser in (visitor("viewer"), visitor("superuser")):
         assert "hidden-value" not in browser.get(page("scheduled")).content.decode()
         assert "hidden-value" not in text(browser.get(page("scheduled", q="seen")))
-        assert "0 matches in 1 of 1" in text(browser.get(page("scheduled", q="hidden-val")))
+        assert "0 matches. Searched 1 of 1" in text(browser.get(page("scheduled", q="hidden-val")))
     assert ids(browser.get(page("scheduled", q="SEEN"))) == [mine]
 
 

@@ -30,8 +30,8 @@ def test_the_confirm_page_comes_after_the_count(
     stock.add()
     window.page.locator("input[name=typed_confirmation]").fill("403")
     window.page.get_by_role("button", name="Cancel 403 waiting jobs").click()
-    expect(window.page.locator(".messagelist")).to_contain_text("Cancelled 403")
-    expect(window.page.locator(".messagelist")).to_contain_text("More match now")
+    expect(window.page.locator(".messagelist")).to_contain_text("403 jobs cancelled")
+    expect(window.page.locator(".messagelist")).to_contain_text("More jobs match now")
     window.assert_calm()
 
 
@@ -68,5 +68,5 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window.page.mouse.click(box["x"] + 5, box["y"] + 5)
     ((route, answer),) = answers
     route.fulfill(response=answer)
-    expect(window.page.locator(".messagelist")).to_contain_text("Made 7 run now")
+    expect(window.page.locator(".messagelist")).to_contain_text("7 jobs will run now")
     window.assert_calm()

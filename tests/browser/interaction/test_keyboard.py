@@ -63,7 +63,7 @@ def test_failed_jobs_are_reached_filtered_selected_and_retried(window: PageSessi
     assert not window.page.evaluate(UNSEEN)
     tab_to(window, "form.delayq-confirm button[type=submit]")
     keys.press("Enter")
-    expect(window.page.locator(".messagelist .success")).to_contain_text("Retried 1")
+    expect(window.page.locator(".messagelist .success")).to_contain_text("1 job retried")
     assert state(stock.apis, text_id) == "ready"
     window.assert_calm()
 

@@ -71,7 +71,7 @@ def test_the_jobs_of_a_tenant_are_cancelled_by_the_keyboard(window: PageSession,
     look_over(window)
     tab_to(window, ".delayq-confirm button[type=submit]")
     window.page.keyboard.press("Enter")
-    expect(window.page.locator(".messagelist .success")).to_contain_text("Cancelled 4.")
+    expect(window.page.locator(".messagelist .success")).to_contain_text("4 jobs cancelled.")
     expect(window.page.get_by_role("row", name="acme")).to_have_count(0)
     assert stock.apis.store.tenants(0).find("fair", "acme").waiting == 0
     window.assert_calm()
@@ -88,7 +88,7 @@ def test_many_jobs_of_a_tenant_are_cancelled_without_javascript(
     for done in range(1, 4):
         expect(window.page.locator("[data-continue] [role=status]")).to_contain_text(f"{done} of 4 done.")
         window.page.get_by_role("button", name="Continue").click()
-    expect(window.page.locator(".messagelist .success")).to_contain_text("Cancelled 4.")
+    expect(window.page.locator(".messagelist .success")).to_contain_text("4 jobs cancelled.")
     window.assert_calm()
 
 

@@ -37,7 +37,7 @@ def test_rows_are_selected_confirmed_and_handled(plain: PageSession, stock: Fixt
     plain.page.get_by_label("Action").select_option(label="Retry now")
     plain.page.get_by_role("button", name="Go").first.click()
     plain.page.get_by_role("button", name="Retry 1 failed job").click()
-    expect(plain.page.locator(".messagelist .success")).to_contain_text("Retried 1")
+    expect(plain.page.locator(".messagelist .success")).to_contain_text("1 job retried")
     assert "queue=email" in plain.page.url
     assert state(stock.apis, failed) == "ready"
     plain.assert_calm()

@@ -18,7 +18,7 @@ CRASHES = "retries no exception, only crashes, lost leases and RetryLater"
     [
         (
             {"delays": [5, 60, 600], "retry_on": "shop.errors.Busy", "dead_on": ValueError},
-            "up to 4 attempts, after 5 s, 1 min, 10 min; retries only shop.errors.Busy; dies at once on ValueError",
+            "up to 4 attempts, after 5 s, 1 min, 10 min; retries only shop.errors.Busy; fails at once on ValueError",
             "after 5 s, …, 10 min; only Busy; not ValueError",
         ),
         (

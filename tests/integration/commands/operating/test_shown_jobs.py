@@ -115,7 +115,7 @@ def test_the_retry_policy_and_the_time_limits_are_shown(delayq: DelayQ) -> None:
     shown = lines(run("delayq_jobs", job.id))
     assert shown["retry"] == (
         "up to 4 attempts, after 5 s, 1 min, 10 min; retries only django_delayq.exceptions.KeyHeld; "
-        "dies at once on ValueError"
+        "fails at once on ValueError"
     )
     assert (shown["timeout"], shown["hard_timeout"]) == ("1 min 30 s", "1 min 40 s")
 
