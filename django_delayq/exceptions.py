@@ -151,9 +151,13 @@ class StoreUnavailable(StoreError):
 
     retryable = True
 
-    def __init__(self, message: str = "", *, maybe_accepted: bool | None = None, brief: bool = False) -> None:
+    def __init__(
+        self, message: str = "", *, maybe_accepted: bool | None = None, brief: bool = False, slow: bool = False
+    ) -> None:
         super().__init__(message, maybe_accepted=maybe_accepted)
         self.brief = brief
+        #: Whether the time of the call was over, so that Redis may be alive.
+        self.slow = slow
 
 
 class StoreRejected(StoreError):

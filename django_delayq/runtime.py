@@ -22,6 +22,8 @@ def _ignore(_: BaseException) -> None:
 class Bounds:
     """How much one request to the admin's pages does; a long action continues in the next request."""
 
+    #: Seconds that all reads of a page may take together.
+    page_seconds: float = 2.8
     #: Seconds for counting the matching jobs, for changing them, and for finding out afterwards whether more match.
     count_seconds: float = 1.0
     action_seconds: float = 2.0

@@ -186,7 +186,7 @@ def bounds() -> Iterator[Callable[..., None]]:
 
         def change(**changes: float) -> None:
             # A page is not shorter because the machine stood still for a moment.
-            changed = replace(runtime.current().bounds, **{"matching_seconds": 60.0, **changes})
+            changed = replace(runtime.current().bounds, **{"matching_seconds": 60.0, "page_seconds": 60.0, **changes})
             stack.enter_context(runtime.override(bounds=changed))
 
         yield change

@@ -33,7 +33,7 @@ from django_delayq.store.store import Store
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import grouped
 
-#: Seconds that one call to Redis may take, so that a page responds within three even if Redis is silent.
+#: Seconds that one call to Redis may take: beside a silent server a page has time left to show the others.
 _TIMEOUT = 2.0
 #: How far the clocks of a host and of Redis may differ.
 _SKEW_US = SECOND_US

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from django.apps import apps
@@ -16,6 +17,7 @@ from django.urls import URLPattern, path, register_converter, reverse_lazy
 from django.urls.converters import StringConverter
 from django.utils.translation import gettext_lazy
 
+from django_delayq import runtime
 from django_delayq.admin import timezone as zone
 from django_delayq.admin.actions import view as action
 from django_delayq.admin.actions.session import unfinished
@@ -38,6 +40,7 @@ from django_delayq.admin.views.queues import limits, queues, tenants
 from django_delayq.admin.views.schedules import calendar, schedule, schedules
 from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.exceptions import StoreError
+from django_delayq.store.nodes.deadline import call_until
 
 View = Callable[..., HttpResponseBase]
 _READ, _WRITE = ("GET", "HEAD"), ("POST",)
@@ -172,9 +175,11 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
             if zone.is_switch_request(request):
                 return zone.save(request)
             try:
-                response = show(page, *captured.values())
-                # Rendered here, because a template may be the first to read from Redis.
-                return response.render() if isinstance(response, SimpleTemplateResponse) else response
+                # An action has bounds of its own, and says how far it came.
+                with call_until(0.0 if methods == _WRITE else monotonic() + runtime.current().bounds.page_seconds):
+                    response = show(page, *captured.values())
+                    # Rendered here, because a template may be the first to read from Redis.
+                    return response.render() if isinstance(response, SimpleTemplateResponse) else response
             except StoreError as error:
                 return unavailable.show_unavailable(page, error)
 

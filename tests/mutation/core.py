@@ -86,8 +86,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a lost reply is taken for a missing job",
         "store/nodes/errors.py",
-        'f"Redis did not answer{at}: {message}", maybe_accepted=not was_not_run(error)',
-        'f"Redis did not answer{at}: {message}", maybe_accepted=False',
+        "maybe_accepted=not was_not_run(error)",
+        "maybe_accepted=False",
     ): (NETWORK, "tests/integration/store/nodes/test_connection.py"),
     at(
         "connections to a demoted primary are kept",

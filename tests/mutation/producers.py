@@ -302,8 +302,23 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a reply has a quarter of the time",
         "store/nodes/deadline.py",
-        "else monotonic() + seconds",
-        "else monotonic() + seconds / 4",
+        "else now + seconds",
+        "else now + seconds / 4",
+    ): (DEADLINE,),
+    at(
+        "a call is sent after the time of its page",
+        "store/nodes/deadline.py",
+        "if until and now >= until:",
+        "if False:",
+    ): (
+        DEADLINE,
+        "tests/admin/views/test_unavailable.py",
+    ),
+    at(
+        "a later end replaces that of the block around it",
+        "store/nodes/deadline.py",
+        "min(until, around) if until and around else until or around",
+        "until",
     ): (DEADLINE,),
     Mutation(
         "each step of a call gets the whole timeout",

@@ -1,26 +1,36 @@
 """Deadline: one timeout for a whole call; the client library has one for each step."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic
 from typing import Any
+
+from redis import exceptions as redis_errors
 
 #: The shortest timeout of a step, in seconds: 0 would make the socket non-blocking.
 _SHORTEST = 0.001
 
-#: `until`: when the call of this thread ends that takes several commands (time.monotonic()).
-_call = threading.local()
+#: When the calls of this context end that take several commands (time.monotonic()); 0: no such time.
+_until: ContextVar[float] = ContextVar("_until", default=0.0)
+
+
+class TimeOver(redis_errors.RedisError):
+    """A command was not sent, because the time of the `call_until()` block around it is over."""
 
 
 @contextmanager
 def call_until(until: float) -> Iterator[None]:
-    """End the commands of this thread in the `with` block at a time of the monotonic clock; 0: as ever."""
-    _call.until = until
+    """End the commands in the `with` block at a time of the monotonic clock, and send none after it; 0: as ever.
+
+    The end of a block around it holds too. Threads that `at_once()` starts inherit it.
+    """
+    around = _until.get()
+    token = _until.set(min(until, around) if until and around else until or around)
     try:
         yield
     finally:
-        _call.until = 0.0
+        _until.reset(token)
 
 
 def with_deadline(connection_class: Any, *, seconds: float) -> Any:
@@ -91,8 +101,10 @@ def with_deadline(connection_class: Any, *, seconds: float) -> Any:
                 self._in_handshake = False
 
         def _start_timer(self) -> None:
-            until = getattr(_call, "until", 0.0)
-            self._until = min(until, monotonic() + seconds) if until else monotonic() + seconds
+            until, now = _until.get(), monotonic()
+            if until and now >= until:
+                raise TimeOver("the time of these calls is over, so this one was not sent")
+            self._until = min(until, now + seconds) if until else now + seconds
 
         def _left(self) -> float:
             return max(_SHORTEST, self._until - monotonic())

@@ -18,6 +18,7 @@ from django_delayq.exceptions import (
     StoreUnavailable,
     TenantFull,
 )
+from django_delayq.store.nodes.deadline import TimeOver
 
 T = TypeVar("T")
 
@@ -152,8 +153,14 @@ def to_store_error(
     if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
         is_brief = isinstance(error, redis_errors.TryAgainError) or code in _BRIEF
         return StoreUnavailable(f"Redis is not ready{at}: {message}", maybe_accepted=False, brief=is_brief)
+    if isinstance(error, TimeOver):
+        return StoreUnavailable(f"Redis is too slow{at}: {message}", maybe_accepted=False, slow=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
-        return StoreUnavailable(f"Redis did not answer{at}: {message}", maybe_accepted=not was_not_run(error))
+        return StoreUnavailable(
+            f"Redis did not answer{at}: {message}",
+            maybe_accepted=not was_not_run(error),
+            slow=isinstance(error, redis_errors.TimeoutError),
+        )
     where = f" at {source_line(message)}" if source_line else ""
     cure = next((f"; {cure}" for part, cure in _CURES.items() if part in message), "")
     return ScriptFault(f"Redis reported a fault{where}{at}: {message}{cure}", maybe_accepted=True)

@@ -33,7 +33,7 @@ def test_only_people_who_may_manage_can_post(visitor: Callable[..., Client], sit
 def test_a_redirect_from_the_login_shows_that_nothing_was_done(browser: Client) -> None:
     response = browser.get(page("action"))
     assert (response.status_code, response.headers["Allow"]) == (405, "POST")
-    assert "your session had ended, and nothing was done" in text(response)
+    assert "Your session had ended. Nothing was done." in text(response)
     assert link(response, "Failed jobs") == page("failed")
 
 

@@ -11,7 +11,9 @@ from django.urls import reverse
 from django_delayq.admin.page import admin_store
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.admin.conftest import page
-from tests.admin.page_content import PAGES
+from tests.admin.page_content import PAGES, text
+from tests.chaos.network.proxy import Proxy
+from tests.shard_apis import ShardApis
 
 ADDRESSES = (
     *(page("overview") + path for path in ("", *(f"{name}/" for name in PAGES[1:]))),
@@ -38,12 +40,12 @@ def mute() -> Iterator[str]:
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_every_page_says_that_redis_is_down(address: str, browser: Client, no_redis: None) -> None:
     answer = browser.get(address)
-    text = answer.content.decode()
+    html = answer.content.decode()
     assert answer.status_code == 503
-    assert 'role="alert"' in text
-    assert "Redis does not answer, so nothing can be shown or changed here." in text
-    assert "127.0.0.1:1/3" in text
-    assert "hunter2" not in text
+    assert 'role="alert"' in html
+    assert "Redis does not answer, so nothing can be shown or changed here." in html
+    assert "127.0.0.1:1/3" in html
+    assert "hunter2" not in html
 
 
 def test_action_says_it_too(browser: Client, no_redis: None) -> None:
@@ -59,10 +61,10 @@ def test_the_rest_of_the_admin_works(browser: Client, no_redis: None) -> None:
 
 
 def test_tabs_are_links_without_counts(browser: Client, no_redis: None) -> None:
-    text = browser.get(page("failed")).content.decode()
-    assert page("scheduled") in text
-    assert "data-count" not in text
-    assert "data-url" not in text
+    html = browser.get(page("failed")).content.decode()
+    assert page("scheduled") in html
+    assert "data-count" not in html
+    assert "data-url" not in html
 
 
 def test_a_silent_server_times_out(browser: Client, settings: Any, mute: str) -> None:
@@ -72,6 +74,37 @@ def test_a_silent_server_times_out(browser: Client, settings: Any, mute: str) ->
     assert admin_store().config.enqueue_timeout < 3
 
 
+def test_slow_reads_end_with_the_time_of_their_page(
+    browser: Client, settings: Any, redis_url: str, bounds: Callable[..., None]
+) -> None:
+    with Proxy(redis_url) as network:
+        settings.DELAYQ = {"REDIS": network.url}
+        assert browser.get(page("overview")).status_code == 200
+        needed = network.requests
+        # Each call alone has enough time, two have not.
+        bounds(page_seconds=1.0)
+        network.delay(0.3)
+        response = browser.get(page("overview"))
+        network.restore()
+        sent = network.requests - needed
+    assert needed >= 3
+    assert sent <= 2
+    assert response.status_code == 503
+    assert "Redis does not answer in time, so nothing can be shown or changed here." in text(response)
+
+
+def test_an_action_has_bounds_of_its_own(
+    browser: Client, settings: Any, redis_url: str, bounds: Callable[..., None], stock: ShardApis
+) -> None:
+    stock.add(queue="mail")
+    bounds(page_seconds=0)
+    assert browser.get(page("overview")).status_code == 503
+    response = browser.post(page("action"), {"action": "pause", "queue": "mail", "confirmed": "yes"})
+    assert response.status_code == 302
+    bounds()
+    assert "paused by superuser" in text(browser.get(page("queues")))
+
+
 def test_a_refusal_is_shown_as_one(
     browser: Client, settings: Any, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
@@ -79,7 +112,19 @@ def test_a_refusal_is_shown_as_one(
     settings.DELAYQ = {"REDIS": server.url}
     answer = browser.get(page("overview"))
     assert answer.status_code == 503
-    assert "Redis refused to answer." in answer.content.decode()
+    assert "Redis refused the password or a command" in text(answer)
+    assert "Check the user and the password in DELAYQ[&quot;REDIS&quot;]." in text(answer)
+    assert "Redis does not answer" not in text(answer)
+
+
+def test_a_key_of_another_type_is_no_outage(browser: Client, stock: ShardApis) -> None:
+    stock.client.set(stock.keys("dead_letters"), "not a sorted set")
+    answer = browser.get(page("failed"))
+    assert answer.status_code == 503
+    assert "what it holds is not what these pages expect" in text(answer)
+    assert "DELAYQ[&quot;REDIS&quot;] or the prefix may name a database that something else uses" in text(answer)
+    assert "WRONGTYPE" in text(answer)
+    assert "Redis does not answer" not in text(answer)
 
 
 def test_pages_are_back_with_redis(browser: Client, settings: Any, redis_url: str, no_redis: None) -> None:

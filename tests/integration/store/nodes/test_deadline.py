@@ -9,6 +9,9 @@ import pytest
 from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import State
+from django_delayq.store.client.at_once import at_once
+from django_delayq.store.nodes.deadline import TimeOver, call_until
+from django_delayq.store.nodes.resp import encode
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.network.proxy import Proxy
 from tests.sample_app.tasks import noop
@@ -48,6 +51,31 @@ def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., LocalRedi
             get_job(f"{'0' * 24}-0")
         network.restore()
         # A call that timed out leaves the next one its full time.
+        assert noop.enqueue().state is State.READY
+
+
+def test_no_call_is_sent_after_the_time_of_a_block(
+    start_redis: Callable[..., LocalRedisServer], delayq_settings: Any
+) -> None:
+    server = start_redis()
+    with Proxy(server.url) as network:
+        delayq_settings.DELAYQ = {"REDIS": network.url, "SHARDS": 1}
+        store = get_store()
+        assert store.stored_shard_count() == 0
+        sent = network.requests
+        with call_until(monotonic()):
+            # A later end within it does not hold.
+            with call_until(monotonic() + 60), pytest.raises(StoreUnavailable) as caught:
+                noop.enqueue()
+            for connected in (True, False):
+                if not connected:
+                    store.disconnect_idle()
+                with pytest.raises(StoreUnavailable):
+                    store.stored_shard_count()
+                with pytest.raises(TimeOver):
+                    at_once([lambda: None, lambda: store.topology.node(0).producers.send(encode("PING"))])
+        assert network.requests == sent
+        assert (caught.value.slow, caught.value.maybe_accepted) == (True, False)
         assert noop.enqueue().state is State.READY
 
 
