@@ -26,7 +26,7 @@ from django_delayq.admin.timezone import LOCAL, UTC_NAME, zone_of
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config, on_config_dropped, separate_aliases
-from django_delayq.display.text import escaped, printable
+from django_delayq.display.text import escaped, printable, short
 from django_delayq.store.queries.shard_reads import MissingServer, ShardReads
 from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.store.store import Store
@@ -262,9 +262,20 @@ def layout_context(page: PageContext, tab: str, *, redis_down: bool) -> dict[str
         else suggestions(page.snapshot.queues, (task.name for task in registry.tasks())),
         "other_stores": others,
         "other_aliases": ", ".join(each.alias for each in others),
+        "example": _example_call(),
         # Each choice is a link to this page, and the response to a POST has no page to link to.
         "zones": _zones(page.zone[0], query.urlencode()) if page.request.method != "POST" else [],
     }
+
+
+def _example_call() -> str:
+    """Return how to enqueue a job of the first task of the project; empty if there is none."""
+    task = next(iter(registry.tasks()), None)
+    if task is None:
+        return ""
+    # A task made by Django's decorator has no `after()`.
+    delay = "using(run_after=timedelta(minutes=1))" if hasattr(task, "run_after_us") else "after(minutes=1)"
+    return f"{printable(short(task.name))}.{delay}.enqueue({'…' if task.signature.parameters else ''})"
 
 
 def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
 from django_delayq.templatetags.delayq import grouped
 
-#: Persian words and emoji need them; elsewhere they make two different names look alike.
+#: Persian words and emoji need them; between ASCII characters they make two different names look alike.
 _JOINERS = "\u200c\u200d"
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -41,7 +41,7 @@ def _is_ordinary(text: str, at: int) -> bool:
     around = text[at - 1 : at] + text[at + 1 : at + 2]
     if len(around) < 2 or not around.isprintable() or " " in around:
         return False
-    return category(text[at]) == "Zs" or (text[at] in _JOINERS and min(around) > "\x7f")
+    return category(text[at]) == "Zs" or (text[at] in _JOINERS and max(around) > "\x7f")
 
 
 def short(name: str) -> str:

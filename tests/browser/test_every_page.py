@@ -49,17 +49,17 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("list_name", "action"),
+    ("list_name", "action", "focused"),
     [
-        ("scheduled", "run_now"),
-        ("scheduled", "reschedule"),
-        ("scheduled", "move"),
-        ("failed", "retry_later"),
-        ("failed", "delete"),
+        ("scheduled", "run_now", ""),
+        ("scheduled", "reschedule", "moment"),
+        ("scheduled", "move", "queue"),
+        ("failed", "retry_later", "moment"),
+        ("failed", "delete", ""),
     ],
 )
 def test_confirm_page_and_progress_page(
-    list_name: str, action: str, window: PageSession, stock: Fixtures, bounds: Callable[..., None]
+    list_name: str, action: str, focused: str, window: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
     bounds(action_seconds=-1.0, changed_jobs=1)
     stock.fill(scheduled=200)
@@ -68,7 +68,8 @@ def test_confirm_page_and_progress_page(
     window.open(page(list_name))
     window.page.locator("input[name=all]").check()
     window.request_action(action)
-    expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
+    back = window.page.get_by_role("link", name="Go back", exact=True)
+    expect(window.page.locator(f"[name={focused}]") if focused else back).to_be_focused()
     look_over(window)
     for name, value in {"shift": "5", "queue": "email", "minutes": "30"}.items():
         for field in window.page.locator(f".delayq-form [name={name}]").all():

@@ -91,7 +91,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a joiner character is shown raw between ASCII characters",
         "display/text.py",
-        'in _JOINERS and min(around) > "\\x7f"',
+        'in _JOINERS and max(around) > "\\x7f"',
         "in _JOINERS",
     ): (RAW,),
     at(

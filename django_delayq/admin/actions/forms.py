@@ -10,11 +10,14 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
+from django_delayq.admin.filters import url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import LATEST_US, SECOND_US, moment_us
+from django_delayq.display.text import printable
 from django_delayq.exceptions import DelayQError
 from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
 from django_delayq.task import registry
@@ -30,14 +33,32 @@ class ActionForm(forms.Form):
 
     #: Whether the page must name the time zone.
     has_times = False
+    #: The field that has the focus if none has an error; empty: nothing needs to be filled in.
+    first_field = ""
 
     def __init__(
-        self, data: Any = None, *, page: PageContext, task: str = "", text_to_type: str = "", **options: Any
+        self,
+        data: Any = None,
+        *,
+        page: PageContext,
+        task: str = "",
+        text_to_type: str = "",
+        count: int = 0,
+        **options: Any,
     ) -> None:
         super().__init__(data, **options)
         self.task_config, self.now_us, self.task = page.store.config.tasks, page.now_us, task
         if text_to_type:
             self.fields["typed_confirmation"] = _TypedField(text_to_type)
+            self.first_field = "typed_confirmation"
+
+    @cached_property
+    def focused_field(self) -> str:
+        """Give the focus to the first field with an error, or the first to fill in, and return its name."""
+        name = next((name for name in self.fields if name in self.errors), self.first_field)
+        if name:
+            self.fields[name].widget.attrs["autofocus"] = True
+        return name
 
 
 class _TypedField(forms.CharField):
@@ -79,6 +100,7 @@ class _TimeForm(ActionForm):
     """Either a moment, which becomes `due_us`, or a number of minutes or of another unit."""
 
     has_times = True
+    first_field = "moment"
     #: The number's field and its parameter, in µs; and the error about a moment in the past.
     number_field = number_parameter = ""
     past_text: Any
@@ -122,8 +144,15 @@ class RetryLaterForm(_TimeForm):
 
     number_field, number_parameter = "minutes", "spread_us"
     past_text = _("That moment is past. “Retry now” makes jobs due at once.")
-    moment = moment_field(_("Retry all at"))
+    moment = moment_field(_("Retry at"))
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
+
+    def __init__(self, data: Any = None, *, count: int = 0, **options: Any) -> None:
+        super().__init__(data, **options)
+        if count > 1:
+            self.fields["moment"].label = _("Retry all at")
+        else:
+            self.fields["minutes"].label = _("or at some time within (minutes)")
 
 
 class PauseForm(ActionForm):
@@ -155,16 +184,36 @@ class StopForm(ActionForm):
 
 
 class MoveForm(ActionForm):
-    """The queue that jobs move to."""
+    """The queue that jobs move to; the person has to confirm one that does not exist and has no worker."""
 
+    first_field = "queue"
     queue = forms.CharField(label=_("Queue"), max_length=200, widget=forms.TextInput(attrs={"list": "delayq-queues"}))
 
+    def __init__(self, data: Any = None, *, page: PageContext, **options: Any) -> None:
+        super().__init__(data, page=page, **options)
+        self._page = page
+
     def clean_queue(self) -> str:
-        """Require a valid name of a declared queue."""
+        """Require a valid name, and a declared one if any are declared."""
         try:
             return self.task_config.check_queue(self.cleaned_data["queue"])
         except ValueError as error:
             raise ValidationError(str(error)) from error
+
+    def clean(self) -> dict[str, Any]:
+        """Ask for a confirmation of a queue that is probably mistyped."""
+        cleaned = super().clean() or {}
+        if self.errors:
+            return cleaned
+        queue = cleaned["queue"]
+        is_known = queue in self._page.snapshot.queues or queue in self.task_config.queues
+        # The box is for this name alone: the next one may be mistyped, too.
+        if not (is_known or self._page.workers_of(queue) or self.data.get("new_queue") == url_name(queue)):
+            box = forms.CheckboxInput(attrs={"value": url_name(queue)}, check_test=lambda _: False)
+            self.fields["new_queue"] = forms.BooleanField(label=_("Move to this new queue"), required=False, widget=box)
+            text = _("No worker serves “%s”, and there is no such queue yet. Correct the name, or confirm it below.")
+            self.add_error("queue", text % printable(queue))
+        return {"queue": queue}
 
 
 class ArgumentsField(forms.CharField):
@@ -192,6 +241,7 @@ class ArgumentsField(forms.CharField):
 class ArgumentsForm(ActionForm):
     """Other arguments for one job."""
 
+    first_field = "args"
     args = ArgumentsField(list, label=_("Positional arguments (a JSON list)"))
     kwargs = ArgumentsField(dict, label=_("Named arguments (a JSON object)"))
 

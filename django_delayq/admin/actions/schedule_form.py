@@ -48,6 +48,7 @@ class ScheduleForm(ActionForm):
     """Another rule and other options for one schedule. `definition` is valid if the form is."""
 
     has_times = True
+    first_field = "every"
     #: The version that the person saw.
     version = forms.IntegerField(widget=forms.HiddenInput)
     every = SpanField(_("Every"), help_text=_("An interval such as 5m, 1h30m or 1d. Fill in this or the cron fields."))

@@ -191,7 +191,8 @@ def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **
         text_to_type = printable(action_request.filter.queue)
     elif action.destructive and action_request.count > runtime.current().bounds.untyped_jobs:
         text_to_type = str(action_request.count)
-    return action.form_class(data, page=page, task=action_request.task, text_to_type=text_to_type, **options)
+    more = {"task": action_request.task, "text_to_type": text_to_type, "count": action_request.count, **options}
+    return action.form_class(data, page=page, **more)
 
 
 def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm) -> HttpResponse:

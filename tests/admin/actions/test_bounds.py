@@ -24,7 +24,7 @@ from tests.shard_apis import ShardApis
 PARAMETERS = {
     "stop": {"grace_s": "10"},
     "reschedule": {"shift": "5", "unit": "60"},
-    "move": {"queue": "other"},
+    "move": {"queue": "other", "new_queue": "other"},
     "retry_later": {"minutes": "60"},
 }
 DAY_MS = HOUR * 24 // 1_000

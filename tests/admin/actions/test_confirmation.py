@@ -1,6 +1,8 @@
 """The confirm page: it names the number, shows the first rows, and asks for typed text before it destroys much."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from django.contrib.admin.models import LogEntry
 from django.test import Client
@@ -31,6 +33,37 @@ def test_cancel_has_the_focus(browser: Client, stock: ShardApis) -> None:
     (focused,) = re.findall(r"<[^>]*autofocus[^>]*>", response.content.decode())
     assert focused.startswith("<a ")
     assert page("failed") in focused
+
+
+def test_the_field_that_must_be_filled_in_has_the_focus(
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
+) -> None:
+    bounds(untyped_jobs=0)
+    waiting, failed = add(stock), add_dead(stock)
+    for list_name, action, job_id, field in (
+        ("scheduled", "reschedule", waiting, "moment"),
+        ("scheduled", "move", waiting, "queue"),
+        ("failed", "delete", failed, "typed_confirmation"),
+    ):
+        asked = request_action(browser, page(list_name), action, job_id)
+        assert focused(asked) == field
+    # An error is corrected first.
+    asked = confirm(browser, request_action(browser, page("scheduled"), "reschedule", waiting), shift="x")
+    assert focused(asked) == "shift"
+    edit = form_to(browser.get(page("job_detail", failed)), "/action/").post(browser, action="edit")
+    assert focused(edit) == "args"
+
+
+def test_a_form_for_one_job_does_not_speak_of_all(browser: Client, stock: ShardApis) -> None:
+    mine = [add_dead(stock, number) for number in range(2)]
+    assert "Retry at:" in text(request_action(browser, page("failed"), "retry_later", mine[0]))
+    assert "Retry all at:" in text(request_action(browser, page("failed"), "retry_later", *mine))
+
+
+def focused(response: Any) -> str:
+    """Return the name of the field that has the focus."""
+    (found,) = re.findall(r"<(?:input|textarea)[^>]*autofocus[^>]*>|<a[^>]*autofocus[^>]*>", response.content.decode())
+    return re.search(r'name="(\w+)"', found)[1]  # type: ignore[index]
 
 
 def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: Client, stock: ShardApis) -> None:

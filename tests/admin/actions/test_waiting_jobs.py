@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from tests.admin.conftest import page
+from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim, due_us, state
 from tests.admin.page_content import ids, text
 from tests.admin.reports import tell
@@ -92,12 +93,27 @@ def test_jobs_move_to_declared_queues_only(browser: Client, stock: ShardApis, de
 
 def test_moving_jobs_to_a_queue_without_a_worker_shows_a_remark(browser: Client, stock: ShardApis) -> None:
     tell(stock, queues=["mail"])
+    add(stock, queue="mial")
     for queue, alone in (("mial", True), ("mail", False)):
         message = result(
             browser, confirm(browser, request_action(browser, page("scheduled"), "move", add(stock)), queue=queue)
         )
         assert f"1 job moved to queue {queue}." in message
         assert ("No worker takes jobs from queue mial now." in message) is alone
+
+
+def test_a_queue_that_is_probably_mistyped_has_to_be_confirmed(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue="mail")
+    mine = add(stock)
+    asked = request_action(browser, page("scheduled"), "move", mine)
+    assert '<option value="mail">' in asked.content.decode()
+    for name in ("mial", "a/b", "mial"):
+        asked = confirm(browser, asked, queue=name, new_queue="other")
+        assert f"No worker serves “{name}”, and there is no such queue yet." in text(asked)
+        assert "Move to this new queue" in text(asked)
+    assert state(stock, mine) == "scheduled"
+    box = next(box for box in form_to(asked, "/action/").boxes if box[0] == "new_queue")
+    assert "1 job moved to queue mial." in result(browser, form_to(asked, "/action/").post(browser, box, queue="mial"))
 
 
 def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: ShardApis) -> None:

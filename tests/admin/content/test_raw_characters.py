@@ -24,8 +24,14 @@ RAW = "a\x00b\x1b[31mc\x9bd\x7fe\rf\ufeffg\u200bh\u202ei\u2066j\u2028k\u200dl\ud
 SENT = RAW.replace("\ud800", "")
 #: The same without characters that belong to words or that a browser takes for a line break.
 TYPED = SENT.replace("\u200d", "").replace("\r", "")
-#: Persian with a joiner within a word, a Japanese space, French ones, a family.
-WRITTEN = ("می\u200cخواهم", "日本\u3000語", "«\u00a0oui\u202f»", "\U0001f468\u200d\U0001f469\u200d\U0001f467")
+#: Persian with a joiner within a word, also after a Latin one, a Japanese space, French ones, a family.
+WRITTEN = (
+    "می\u200cخواهم",
+    "email\u200cها",
+    "日本\u3000語",
+    "«\u00a0oui\u202f»",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+)
 
 
 def raw_characters(content: str) -> list[str]:

@@ -61,7 +61,7 @@ def test_no_empty_page_shows_them(browser: Client) -> None:
 
 @pytest.mark.parametrize("action", [each for each in BULK_ACTIONS.values() if each.in_menu], ids=lambda each: each.name)
 def test_no_step_of_an_action_shows_them(action: Any, browser: Client, jobs: dict[str, str]) -> None:
-    fields = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "other"}, "retry_later": {"minutes": "5"}}
+    fields = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "mail"}, "retry_later": {"minutes": "5"}}
     # The second time nothing is left to do.
     for name in action.job_lists:
         address = page("queue_detail", "mail") if name == "ready" else page(name)

@@ -11,6 +11,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client, RequestFactory
 
 from django_delayq.admin import audit_log
+from django_delayq.admin.filters import url_name
 from tests.admin.conftest import page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
 from tests.admin.page_content import text
@@ -78,7 +79,7 @@ def test_the_row_names_the_parameters(browser: Client, stock: ShardApis) -> None
     for action, fields, sentence in (
         ("reschedule", {"shift": "-10", "unit": "60"}, "Rescheduled by −10 min"),
         ("reschedule", {"moment": "2027-06-01T12:00"}, "Rescheduled for 2027-06-01 10:00:00 UTC"),
-        ("move", {"queue": "mail"}, "Moved to queue mail"),
+        ("move", {"queue": "mail", "new_queue": "mail"}, "Moved to queue mail"),
     ):
         confirm(browser, request_action(browser, page("scheduled"), action, mine), **fields)
         assert LogEntry.objects.order_by("-pk")[0].change_message == sentence
@@ -90,7 +91,9 @@ def test_rows_and_lines_take_any_text(browser: Client, stock: ShardApis, caplog:
     add(stock, queue=HOSTILE)
     mine = add(stock, queue="x")
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        confirm(browser, request_action(browser, page("scheduled"), "move", mine), queue="\x1b[31m\u202e\nforged line")
+        name = "\x1b[31m\u202e\nforged line"
+        asked = request_action(browser, page("scheduled"), "move", mine)
+        assert confirm(browser, asked, queue=name, new_queue=url_name(name)).status_code == 302
     (entry,) = LogEntry.objects.all()
     assert entry.change_message.isprintable()
     assert caplog.records[0].getMessage().isprintable()

@@ -81,7 +81,7 @@ def test_errors_and_tasks_of_the_page_are_suggested(browser: Client, stock: Shar
 
 def test_an_empty_list_explains_what_belongs_here(browser: Client) -> None:
     assert "No job has failed for good." in text(browser.get(page("failed")))
-    assert "No failed jobs here." in text(browser.get(page("failed", group="error")))
+    assert "All clear. No failed jobs here." in text(browser.get(page("failed", group="error")))
 
 
 def test_failed_jobs_are_filtered_by_error(browser: Client, stock: ShardApis) -> None:

@@ -10,10 +10,12 @@ from django.test import Client
 
 from django_delayq.clock import ServerClock
 from django_delayq.job.outcome import Action
+from django_delayq.task import registry
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
 from tests.admin.page_content import ids, job_link, link, text, words
+from tests.sample_app.tasks import catch_all, noop
 from tests.shard_apis import ShardApis
 
 
@@ -28,7 +30,11 @@ def test_scheduled_jobs_are_listed_soonest_first(browser: Client, stock: ShardAp
 
 
 def test_an_empty_list_says_what_to_do(browser: Client) -> None:
-    assert "send_report.after(minutes=1).enqueue()" in text(browser.get(page("scheduled")))
+    with registry.override({}):
+        assert "No task is registered: decorate a function" in text(browser.get(page("scheduled")))
+    for task, call in ((noop, "noop.after(minutes=1).enqueue(…)"), (catch_all, "catch_all.after(minutes=1).enqueue()")):
+        with registry.override({task.name: task}):
+            assert f"Try {call} ." in text(browser.get(page("scheduled")))
     assert "Nothing here matches." in text(browser.get(page("scheduled", queue="none")))
     assert "This queue never had a job." in text(browser.get(page("queue_detail", "none")))
 
