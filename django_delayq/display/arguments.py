@@ -55,7 +55,7 @@ class DisplayedArguments:
         if reveal:
             return cls(task=job.task, args=job.args, kwargs=job.kwargs)
         args, kwargs = _redacted(job, hide)
-        hidden = any(value is DOTS for value in _values([args, kwargs]))
+        hidden = _has_dots(args) or _has_dots(kwargs)
         return cls(task=job.task, args=args, kwargs=kwargs, hidden=hidden)
 
     def line(self, limit: int | None = LINE, *, bare: bool = False) -> str:
@@ -144,12 +144,10 @@ def _with_dots(value: Any, hide: Pattern[str]) -> Any:
     return value
 
 
-def _values(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | dict):
-        for item in value if isinstance(value, list) else value.values():
-            yield from _values(item)
-    else:
-        yield value
+def _has_dots(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_dots, value))
+    return any(map(_has_dots, value.values())) if isinstance(value, dict) else value is DOTS
 
 
 def _positional_names(task_name: str, count: int) -> list[str]:

@@ -50,6 +50,9 @@ def redact(
         sensitive = True
     if isinstance(sensitive, bool):
         return [HIDDEN] * len(args), dict.fromkeys(kwargs, HIDDEN)
+    if signature.parameters.keys().isdisjoint(sensitive) and kwargs.keys().isdisjoint(sensitive):
+        # As for most jobs. An export has a hundred thousand.
+        return list(args), dict(kwargs)
     by_kind: dict[Any, list[str]] = {}
     for name, parameter in signature.parameters.items():
         by_kind.setdefault(parameter.kind, []).append(name)

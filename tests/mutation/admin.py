@@ -370,4 +370,16 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "for number in (at, at + 1):",
         "for number in (at,):",
     ): ("tests/unit/recurring/test_forecast.py",),
+    at(
+        "a cell of a download is a formula",
+        "admin/views/export.py",
+        "if text.startswith(_FORMULA)",
+        "if False",
+    ): ("tests/admin/views/test_export.py",),
+    at(
+        "the box for one new queue confirms another one",
+        "admin/actions/forms.py",
+        'self.data.get("new_queue") == url_name(queue)',
+        'self.data.get("new_queue")',
+    ): ("tests/admin/actions/test_waiting_jobs.py",),
 }

@@ -1,7 +1,13 @@
-"""Export of a filtered list as NDJSON, streamed while the list is read."""
+"""Export of a filtered list as NDJSON or CSV, streamed while the list is read.
 
+NDJSON has all that the list knows, with the traceback of each attempt if the address asks for `history=all`. CSV is for
+spreadsheets: it has no tracebacks, and no cell that a spreadsheet would run.
+"""
+
+import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import StringIO
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -9,15 +15,26 @@ from django.http import Http404, HttpResponseBase, StreamingHttpResponse
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import audit_log
+from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_batches
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.lists import filter_of
 from django_delayq.clock import moment
 from django_delayq.display.arguments import DisplayedArguments
+from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobRow
+
+_COLUMNS = (
+    *("id", "state", "task", "queue", "priority", "created", "due", "failed", "attempts", "error", "message"),
+    *("args", "kwargs", "snoozes", "interruptions", "waiting_for", "unreadable"),
+)
+#: A text that begins so is a formula for a spreadsheet, which may open addresses and run programs.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: Makes Excel read a file as UTF-8.
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def show(page: PageContext, list_name: str) -> HttpResponseBase:
@@ -25,7 +42,7 @@ def show(page: PageContext, list_name: str) -> HttpResponseBase:
     job_list, job_filter = JOB_LISTS.get(list_name), filter_of(page)
     if job_list is None or (job_list is READY and not job_filter.queue):
         raise Http404
-    reveal = page.request.method == "POST"
+    query, reveal = page.request.GET, page.request.method == "POST"
     if reveal and not page.may_reveal:
         raise PermissionDenied
     # Reads the snapshot: if Redis fails, it fails here, while an error page is still possible.
@@ -33,25 +50,64 @@ def show(page: PageContext, list_name: str) -> HttpResponseBase:
     if reveal:
         source = f"{list_name}?{job_filter.page()}"
         audit_log.record(page.request, "export", _("Exported with hidden values: %s") % source, object_id=source)
-    name = f"{list_name}-{moment(page.now_us):%Y%m%dT%H%M%SZ}.ndjson"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    lines = (json.dumps(each) + "\n" for each in _objects(page, job_list, job_filter, reveal=reveal))
-    return StreamingHttpResponse(lines, content_type="application/x-ndjson", headers=headers)
+    as_csv = query.get("format") == "csv"
+    kind, content_type = ("csv", "text/csv; charset=utf-8") if as_csv else ("ndjson", "application/x-ndjson")
+    name = f"{list_name}-{moment(page.now_us):%Y%m%dT%H%M%SZ}.{kind}"
+    whole_history = not as_csv and query.get("history") == "all"
+
+    def describe(row: JobRow) -> dict[str, Any]:
+        return _object(page, row, reveal=reveal, whole_history=whole_history)
+
+    batches = _batches(page, job_list, job_filter, describe)
+    return StreamingHttpResponse(
+        _as_csv(batches) if as_csv else _as_ndjson(batches),
+        content_type=content_type,
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
 
 
-def _objects(page: PageContext, job_list: JobList, job_filter: Filter, *, reveal: bool) -> Iterator[dict[str, Any]]:
+def _as_ndjson(batches: Iterable[Sequence[dict[str, Any]]]) -> Iterator[str]:
+    for batch in batches:
+        # One piece a batch: the server sends each piece by itself.
+        yield "".join(json.dumps(each) + "\n" for each in batch)
+
+
+def _as_csv(batches: Iterable[Sequence[dict[str, Any]]]) -> Iterator[str]:
+    yield f"{_BYTE_ORDER_MARK}{','.join(_COLUMNS)}\r\n"
+    for batch in batches:
+        text = StringIO()
+        writer = csv.writer(text)
+        for each in batch:
+            if "incomplete" in each:
+                writer.writerow([_cell(f"incomplete: {each['incomplete']}")])
+            else:
+                writer.writerow([_cell(each.get(name)) for name in _COLUMNS])
+        yield text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a cell. A number stays one; a text is one for the spreadsheet, too."""
+    if value is None or isinstance(value, int):
+        return value
+    text = printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), lines=True)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _batches(
+    page: PageContext, job_list: JobList, job_filter: Filter, describe: Callable[[JobRow], dict[str, Any]]
+) -> Iterator[Sequence[dict[str, Any]]]:
     try:
         for _shard, batch in iter_batches(page, job_list, job_filter):
-            for row in batch.rows:
-                yield _object(page, row, reveal=reveal)
-        yield from ({"incomplete": text} for text in page.missing)
+            yield [describe(row) for row in batch.rows]
+        yield [{"incomplete": text} for text in page.missing]
     except StoreError as error:
         # Too late for another status: the last line of the file says that it is incomplete.
-        yield {"incomplete": str(error)}
+        yield [{"incomplete": str(error)}]
 
 
-def _object(page: PageContext, row: JobRow, *, reveal: bool) -> dict[str, Any]:
+def _object(page: PageContext, row: JobRow, *, reveal: bool, whole_history: bool) -> dict[str, Any]:
     shown = DisplayedArguments.of(row.job, page.config.redact, reveal=reveal) if row.job else None
+    error = ErrorSummary.of(row.attempts)
     return {
         "id": row.id,
         "state": row.state,
@@ -62,10 +118,12 @@ def _object(page: PageContext, row: JobRow, *, reveal: bool) -> dict[str, Any]:
         "kwargs": shown and shown.kwargs,
         "unreadable": row.fault or None,
         "created": moment(created_us(row.raw_id)).isoformat(),
-        "died" if row.due_us is None else "due": moment(row.moment_us).isoformat(),
+        "failed" if row.due_us is None else "due": moment(row.moment_us).isoformat(),
         "attempts": row.attempts.ended,
         "snoozes": row.attempts.snoozes,
         "interruptions": row.attempts.interruptions,
         "waiting_for": row.attempts.waiting_for or None,
-        "history": row.attempts.history,
+        "error": error.error or None,
+        "message": error.message or None,
+        **({"history": row.attempts.history} if whole_history else {"traceback": row.attempts.last_error or None}),
     }

@@ -94,6 +94,7 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
 
     next_cursor, previous_cursor = listing.next_cursor, listing.previous_cursor
     in_query = _in_query(job_list, job_filter)
+    export_url = "?".join(filter(None, (page.url("export", job_list.name), job_filter.page())))
     actions = [action for action in BULK_ACTIONS.values() if action.in_menu and job_list.name in action.job_lists]
     kept = _kept_query(job_filter)
     lines = [
@@ -121,7 +122,15 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "previous_url": address(in_query.page(previous_cursor, before=True)) if previous_cursor else "",
         "reverse_label": job_list.sort_labels[job_filter.reversed],
         "reverse_url": address(replace(in_query, reversed=not job_filter.reversed).page()),
-        "export_url": "?".join(filter(None, (page.url("export", job_list.name), job_filter.page()))),
+        "export_url": export_url,
+        "exports": [
+            (label, f"{export_url}{'&' if '?' in export_url else '?'}{option}")
+            for label, option in (
+                (_("CSV"), "format=csv"),
+                (_("NDJSON"), "format=ndjson"),
+                (_("NDJSON with the traceback of each attempt"), "history=all"),
+            )
+        ],
         "reached_us": next_cursor[0] if listing.scanned is not None and next_cursor and job_list.timed else None,
         "is_newest_first": job_list.newest_first != job_filter.reversed,
         "found": len(listing.rows),

@@ -1,7 +1,10 @@
-"""Export: a list as NDJSON with the same values hidden as on the pages."""
+"""Export: a list as NDJSON or CSV with the same values hidden as on the pages."""
 
+import csv
 import json
+import re
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -9,8 +12,8 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from tests.admin.conftest import SITES, page
-from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
-from tests.admin.page_content import text
+from tests.admin.jobs import HOSTILE, HOUR, TRACEBACK, add, add_dead, claim
+from tests.admin.page_content import link, text
 from tests.shard_apis import ShardApis
 
 
@@ -38,7 +41,12 @@ def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
     claim(stock, running, queue="c")
     (one,) = lines(browser.get(page("export", "failed", error="Broken")))
     assert one["id"] == failed
-    assert one["history"][0]["error"].endswith("the second line: of the message\n")
+    assert (one["error"], one["message"]) == ("shop.errors.Broken", "could not send")
+    assert one["traceback"] == TRACEBACK
+    assert "history" not in one
+    (whole,) = lines(browser.get(page("export", "failed", history="all")))
+    assert [each["error"] for each in whole["history"]] == [TRACEBACK]
+    assert "traceback" not in whole
     assert [each["id"] for each in lines(browser.get(page("export", "running")))] == [running]
     assert [each["id"] for each in lines(browser.get(page("export", "ready", queue="r")))] == [ready]
     for list_name in ("ready", "none"):
@@ -77,10 +85,41 @@ def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(browser: Cl
     first = next(answer.streaming_content)
     # All rows of the first batch were read with the first one.
     stock.client.set(stock.keys.scheduled("default"), "not a sorted set")
-    found = [json.loads(first), *lines(answer)]
+    found = [*map(json.loads, first.splitlines()), *lines(answer)]
     assert len(found) == 251
     assert found[-1].keys() == {"incomplete"}
     assert found[-1]["incomplete"].startswith("Redis reported a fault at page.lua:")
+
+
+def table(answer: Any) -> list[dict[str, str]]:
+    """Return the rows of a download for a spreadsheet."""
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert re.search(r'filename="failed-\w+\.csv"', answer.headers["Content-Disposition"])
+    content = b"".join(answer.streaming_content)
+    assert content.startswith("\ufeff".encode())
+    return list(csv.DictReader(StringIO(content.decode("utf-8-sig"), newline="")))
+
+
+def test_a_list_is_a_table_too(browser: Client, stock: ShardApis) -> None:
+    mine = [add_dead(stock, number, name='ö, "x"', token="hidden-value") for number in range(300)]
+    found = table(browser.get(link(browser.get(page("failed")), "CSV")))
+    assert [each["id"] for each in found] == mine[::-1] or [each["id"] for each in found] == mine
+    one = next(each for each in found if each["id"] == mine[7])
+    assert (one["args"], one["kwargs"]) == ("[7]", '{"name": "ö, \\"x\\"", "token": "•••"}')
+    assert (one["state"], one["queue"], one["attempts"], one["error"]) == ("dead", "default", "1", "shop.errors.Broken")
+    assert one["failed"] and not one["due"]
+    assert "traceback" not in one and "history" not in one
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+def test_no_cell_is_a_formula(text: str, browser: Client, stock: ShardApis) -> None:
+    add_dead(stock, queue=text, error=f"Traceback\nshop.Broken: {text}\n", exception=text)
+    add_dead(stock, HOSTILE, task=HOSTILE, queue=HOSTILE)
+    for one in table(browser.get(page("export", "failed", format="csv"))):
+        for name, value in one.items():
+            assert not value.startswith(("=", "+", "-", "@", "\t", "\r")), name
+            assert value.replace("\n", "").replace("\t", "").isprintable()
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -211,7 +211,7 @@ def test_a_page_keeps_its_filter_in_every_link_and_form(browser: Client, stock: 
     for number in range(60):
         add(stock, number, queue="mail", delay=HOUR + number)
     answer = browser.get(page("scheduled", queue="mail", n=25, sort="reversed"))
-    for name in ("First", "After", "Last", "Export"):
+    for name in ("First", "After", "Last", "CSV", "NDJSON"):
         assert "queue=mail" in link(answer, name)
         assert "n=25" in link(answer, name)
         assert "sort=reversed" in link(answer, name)
