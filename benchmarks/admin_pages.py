@@ -39,6 +39,8 @@ PAGES = {
     "One queue, 250 rows": "queues/ready/?n=250",
     "Running": "running/",
     "Running, 250 rows": "running/?n=250",
+    "Finished": "finished/",
+    "Finished, by task": "finished/?task=nothing.of.that.name",
     "Failed": "failed/",
     "Failed, 250 rows": "failed/?n=250",
     "Failed, by error": "failed/?group=error",

@@ -175,7 +175,9 @@ def _look_and_tell(apis: ShardApis) -> None:
     worker.take(0, description="host/3")
     tally.count_attempt("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
     assert apis.operations.quiet(worker.code, by="ann")
-    assert reports.report(worker.code, "worker", {"name": "host:3"}, tally.take())
+    end = (os.urandom(12), "shop.remind", "default", 1, "done", apis.clock.now_us, 1, 1, False, "")
+    assert reports.report(worker.code, "worker", {"name": "host:3"}, tally.take(), [end])
+    assert [each.worker for each in apis.store.endings()] == ["host:3"]
     assert apis.operations.unquiet(worker.code)
     assert apis.operations.quiet(worker.code, by="ann")
     leaving = os.urandom(8)

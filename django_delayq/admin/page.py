@@ -294,6 +294,7 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
         "queues": _("Queues"),
         "limits": _("Limits"),
         "running": _("Running"),
+        "finished": _("Finished"),
         "failed": _("Failed"),
         "recurring": _("Recurring"),
         "tasks": _("Tasks"),
@@ -312,6 +313,8 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
     if not (tab == "limits" or page.store.config.tasks.limits or (counts and page.snapshot.paused_tasks)):
         # Few projects have limits.
         del titles["limits"]
+    if not (tab == "finished" or page.store.config.worker.finished_kept):
+        del titles["finished"]
     if not (tab == "recurring" or counts.get("recurring")):
         del titles["recurring"]
     return [

@@ -27,6 +27,7 @@ from django_delayq.admin.permissions import may_view, problems
 from django_delayq.admin.views import (
     export,
     failed,
+    finished,
     lists,
     live,
     overview,
@@ -92,6 +93,7 @@ _PANELS = {
     "queues": queues.show,
     "limits": limits.show,
     "running": lists.show_running,
+    "finished": finished.show,
     "failed": failed.show,
     "recurring": schedules.show,
     "tasks": tasks.show,
@@ -106,6 +108,7 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("queues/<delayq_queue:queue>/tenants/", "queue_tenants", tenants.show, _READ),
     ("limits/", "limits", limits.show, _READ),
     ("running/", "running", lists.show_running, _READ),
+    ("finished/", "finished", finished.show, _READ),
     ("failed/", "failed", failed.show, _READ),
     # A POST to a job's page or to an export reveals hidden values.
     ("job/<str:text_id>/", "job_detail", detail.show, _READ + _WRITE),

@@ -15,6 +15,7 @@ from typing import Any
 from django_delayq.clock import SECOND_US, estimated_us
 from django_delayq.dispatcher.declarer import Declarer
 from django_delayq.dispatcher.planter import Planter
+from django_delayq.job.ending import EndingBuffer
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, error_class, kind_of_fault
 from django_delayq.job.result import Result
@@ -117,6 +118,7 @@ class Dispatcher(Runnable):
         self._dropped = 0
         #: Shared with the worker in its fallback dispatcher.
         self.metrics = metrics or MetricsBuffer()
+        self.endings = EndingBuffer(-(-shard.config.dispatcher.finished_kept // shard.layout.served))
         self._stats = MinuteSeries()
 
     def step(self) -> float | None:
@@ -242,7 +244,12 @@ class Dispatcher(Runnable):
                 logger.info(text, item.id, item.worker, extra=job_fields(item.id, item.job, item.attempts.ended + 1))
             elif is_done:
                 counted = "cancelled" if reclaim.stops else "retried" if reclaim.queue is not None else "dead"
-                self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")
+                queue, task = item.queue or "", item.job.task if item.job else ""
+                self.metrics.count_attempt(counted, queue=queue, task=task)
+                if reclaim.queue is None:
+                    number, kept = reclaim.attempts.ended + reclaim.stops, reclaim.ttl_ms > 0
+                    end = (item.lease[:12], task, queue, number, counted, now_us, None, None, kept, item.worker)
+                    self.endings.add(end)
                 self._emit([partial(_announce, item, outcome, decision, reclaim)])
 
 

@@ -1,4 +1,4 @@
-"""Process reporter: sends the status and metrics of a dispatcher or worker to Redis.
+"""Process reporter: sends the status, the metrics and the endings of a dispatcher or worker to Redis.
 
 It runs as a service in its own thread, so that a slow report delays no job. A report renews no lease: the heartbeats of
 `worker/claiming/leases.py` do.
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from django_delayq._version import __version__
 from django_delayq.exceptions import StoreError
+from django_delayq.job.ending import EndingBuffer
 from django_delayq.job.job import Claim
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.memory import rss_bytes
@@ -30,6 +31,7 @@ class ReportSource(Protocol):
 
     kind: str
     metrics: MetricsBuffer
+    endings: EndingBuffer
 
     @property
     def worker_id(self) -> bytes:
@@ -69,20 +71,25 @@ class ProcessReporter(Runnable):
             "rss": rss_bytes(),
             **source.status(),
         }
-        rows = source.metrics.take()
+        rows, endings = source.metrics.take(), source.endings.take()
         try:
-            source.quiet(self._reports.report(source.worker_id, source.kind, status, rows))
+            source.quiet(self._reports.report(source.worker_id, source.kind, status, rows, endings))
         except StoreError:
             source.metrics.restore(rows)
+            source.endings.restore(endings)
             raise
         return until_tick(self.every)
 
     def deregister(self) -> None:
-        """Send the last metrics and remove the process from Redis; if this fails, the dashboard shows it as lost."""
+        """Send the last metrics and endings, and remove the process from Redis.
+
+        If this fails, the dashboard shows it as lost.
+        """
         self._service.stop()
         self._service.ended.wait()
         with suppress(StoreError):
-            self._reports.deregister(self._source.worker_id, self._source.metrics.take())
+            rows, endings = self._source.metrics.take(), self._source.endings.take()
+            self._reports.deregister(self._source.worker_id, rows, endings, name=process_name())
 
 
 @contextmanager

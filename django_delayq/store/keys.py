@@ -174,6 +174,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",
     ),
+    "finished": (
+        "list",
+        "chunks of the last endings of jobs, oldest first, each with how many endings and bytes came until its end; "
+        "report writes it; at most FINISHED_KEPT endings of all shards, and 200 bytes for each, beside one chunk",
+    ),
     "results": ("list", "per job that keeps its result: one record of its end; expires"),
     "next_promotion": ("string", "µs of the next promotion; only promote writes it"),
     "no_reclaim_before": (

@@ -13,6 +13,7 @@ from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import StoreUnavailable
+from django_delayq.job.ending import Ending
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
 from django_delayq.job.layout import Layout, Place
@@ -24,6 +25,7 @@ from django_delayq.store.growth.layouts import Layouts
 from django_delayq.store.growth.schedule_places import SchedulePlaces
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
+from django_delayq.store.queries.endings import EndingQueries, newest_endings
 from django_delayq.store.queries.error_groups import ErrorGroupQueries
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.limits import LimitQueries, LimitState, combined_limits
@@ -206,6 +208,12 @@ class Store:
     def error_groups(self, shard: int) -> ErrorGroupQueries:
         """Return the API that reads error groups."""
         return ErrorGroupQueries(self.producer_shard(shard))
+
+    def endings(self, *, reads: ShardReads | None = None) -> list[Ending]:
+        """Return the last jobs that ended, newest first, at most FINISHED_KEPT. One round trip."""
+        reads = reads or self.reads()
+        found = reads.read(lambda shard: EndingQueries(self.producer_shard(shard)).read_endings())
+        return newest_endings(found.values(), self.config.worker.finished_kept)
 
     def reads(self, *, partial: bool = False) -> ShardReads:
         """Return what reads all shards side by side; with `partial` without those whose servers do not answer."""

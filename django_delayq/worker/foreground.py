@@ -11,6 +11,7 @@ from typing import Any
 
 from django_delayq import runtime
 from django_delayq.exceptions import StoreUnavailable
+from django_delayq.job.ending import EndingBuffer
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind, stopped
 from django_delayq.job.progress import Progress
@@ -182,9 +183,9 @@ def _run_one(
         heartbeats.end()
         # A late heartbeat would list this process again.
         ended.wait(_LAST_HEARTBEAT)
-    metrics = MetricsBuffer()
-    emit_all([(settlement, outcome)], lost=reply.lost, metrics=metrics, emit=emit_now)
-    ProcessReports(shard).deregister(claims.worker_id, metrics.take())
+    metrics, endings = MetricsBuffer(), EndingBuffer(shard.config.worker.finished_kept)
+    emit_all([(settlement, outcome)], lost=reply.lost, metrics=metrics, endings=endings, emit=emit_now)
+    ProcessReports(shard).deregister(claims.worker_id, metrics.take(), endings.take(), name=name)
     return ForegroundRun(claim=claim, outcome=outcome, settlement=settlement, lost=claim.lease in reply.lost)
 
 

@@ -8,6 +8,7 @@ from time import monotonic
 
 from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.ending import ENDED, NO_ENDINGS, EndingBuffer
 from django_delayq.job.job import DELAYED_TASK, Claim, State, TaskKind
 from django_delayq.job.outcome import ACKNOWLEDGE, Action, Decision, Outcome, OutcomeKind, decide
 from django_delayq.job.result import Result
@@ -30,6 +31,7 @@ _COUNTED = {
     Action.CANCEL: "cancelled",
 }
 _UNRUN: dict[str, State] = {OutcomeKind.EXPIRED: State.EXPIRED, OutcomeKind.DROPPED: State.DROPPED}
+_ENDED = frozenset(state.value for state in ENDED)
 _SIGNALS_UNRUN = {State.EXPIRED: job_expired, State.DROPPED: job_dropped}
 
 
@@ -128,9 +130,13 @@ def emit_all(
     *,
     lost: frozenset[bytes],
     metrics: MetricsBuffer,
+    endings: EndingBuffer = NO_ENDINGS,
     emit: Emit = emitter.emit,
 ) -> None:
-    """Count settled attempts and emit their signals and log lines. `lost` has the leases that were lost."""
+    """Count settled attempts, note jobs that ended, and emit signals and log lines.
+
+    `lost` has the leases that were lost.
+    """
     emissions: list[Emission] = []
     has_receiver = bool(job_finished.receivers)
     with done_log.choosing() as has_line:
@@ -140,7 +146,7 @@ def emit_all(
                 emissions.append(partial(_log_lost_lease, claim, outcome))
             elif decision.action is not Action.RELEASE:
                 if name := _counter(decision, outcome):
-                    _count(claim, outcome, name, metrics)
+                    _count(settlement, outcome, name, metrics, endings)
                 # Most attempts succeed, and nobody receives their signals. An emission of each would cost as much as
                 # the rest of a short job.
                 has_own_line = outcome.kind is not OutcomeKind.SUCCEEDED or has_line(outcome.run_us)
@@ -204,9 +210,13 @@ def _at_us(claim: Claim, moment: float) -> int:
     return claim.claimed_us + int((moment - claim.received_at) * SECOND_US)
 
 
-def _count(claim: Claim, outcome: Outcome, name: str, metrics: MetricsBuffer) -> None:
-    task, began = claim.job.task if claim.job else "", outcome.began
-    lag_us = None if began is None else _at_us(claim, began) - claim.due_us
-    metrics.count_attempt(
-        name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us
-    )
+def _count(settlement: Settlement, outcome: Outcome, name: str, metrics: MetricsBuffer, endings: EndingBuffer) -> None:
+    claim, began = settlement.claim, outcome.began
+    task, queue, run_us, lag_us = claim.job.task if claim.job else "", claim.queue, None, None
+    if began is not None:
+        run_us, lag_us = outcome.run_us, _at_us(claim, began) - claim.due_us
+    metrics.count_attempt(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
+    if name in _ENDED and endings.is_on:
+        ended_us = _ended_us(claim, outcome) if lag_us is None or run_us is None else claim.due_us + lag_us + run_us
+        number, kept = claim.attempts.ended + 1, settlement.ttl_ms > 0
+        endings.add((claim.lease[:12], task, queue, number, name, ended_us, lag_us, run_us, kept, ""))

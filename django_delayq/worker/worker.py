@@ -113,7 +113,7 @@ class Worker(Runnable):
         claims = Claims(shard)
         wait_us, store_limits = config.unknown_task_ttl_us, LimitOperations(shard).store_settings
         self._session = ExchangeSession(claims, name=self._name, longest_wait_us=wait_us, store_limits=store_limits)
-        self.metrics = metrics
+        self.metrics, self.endings = metrics, dispatcher.endings
         #: Ends the sleep of the loop; called by other threads. The `run_worker` command sets it.
         self.wake: Callable[[], object] = lambda: None
         self._held = HeldClaims(lease_us=config.lease_us, stop_claim=pool.stop)
@@ -367,7 +367,7 @@ class Worker(Runnable):
             self.phase is Phase.INTERRUPTING and any(outcome.kind is OutcomeKind.STOPPED for _, outcome in settled)
         ):
             self.on_interrupted()
-        emit_all(settled, lost=reply.lost, metrics=self.metrics)
+        emit_all(settled, lost=reply.lost, metrics=self.metrics, endings=self.endings)
         if reply.dispatcher_overdue and not self._drain:
             self._promote()
 

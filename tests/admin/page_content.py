@@ -10,7 +10,18 @@ from django.test import Client
 from tests.admin.conftest import page
 
 #: Every page with a tab of its own, by the name of its address.
-PAGES = ("overview", "scheduled", "queues", "limits", "running", "failed", "recurring", "tasks", "processes")
+PAGES = (
+    "overview",
+    "scheduled",
+    "queues",
+    "limits",
+    "running",
+    "finished",
+    "failed",
+    "recurring",
+    "tasks",
+    "processes",
+)
 _ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
 
 

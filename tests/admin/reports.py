@@ -1,7 +1,9 @@
 """Status reports of dispatchers and workers, written by the test itself."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from django_delayq.job.ending import EndingRow
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.process_reports import ProcessReports
 from tests.shard_apis import ShardApis
@@ -21,6 +23,7 @@ def tell(
     dropped: int = 0,
     lag_us: int = 5_000,
     run_us: int = 200_000,
+    endings: Sequence[EndingRow] = (),
     **said: Any,
 ) -> None:
     """Report of one process: what it says of itself, and attempts that ended since the last time."""
@@ -31,4 +34,4 @@ def tell(
     for name, number in (("expired", expired), ("dropped", dropped)):
         for _ in range(number):
             tally.count_attempt(name, queue=queue, task=task)
-    ProcessReports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, tally.take())
+    ProcessReports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, tally.take(), endings)

@@ -12,7 +12,7 @@ FOLDER = Path(store.__file__).parent / "lua"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("[!_]*.lua"))
 READS = {
     *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "HVALS", "INFO"),
-    *("LINDEX", "TIME", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANGE", "ZRANK", "ZSCORE", "ZUNION"),
+    *("LINDEX", "LRANGE", "TIME", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANGE", "ZRANK", "ZSCORE", "ZUNION"),
 }
 CONNECTION = {"ASKING", "CLIENT|SETNAME", "CLUSTER|SLOTS", "EVAL", "EVALSHA", "ROLE", "SELECT"}
 #: The commands of each script. A new redis.call() appears here, and in the rule of every role that runs the script.
@@ -53,7 +53,7 @@ CALLS = {
     "resume": "DEL HDEL LLEN RPUSH TIME ZCARD ZREM",
     "notify": "DEL EXISTS LLEN RPUSH TIME",
     "quiet": "DEL HDEL HLEN HSETNX LLEN PEXPIRE RPUSH TIME ZREM ZSCORE",
-    "report": "HDEL HEXISTS HGET HLEN HRANDFIELD HSET TIME ZADD ZCARD ZREM",
+    "report": "DEL HDEL HEXISTS HGET HLEN HRANDFIELD HSET LINDEX LLEN LTRIM RPUSH TIME ZADD ZCARD ZREM",
     "audit_types": "DEL TIME TYPE",
     "audit_places": "DEL GET HDEL HEXISTS HGET HSET LLEN RPUSH SET SREM TIME ZADD ZRANGE ZREM ZSCORE",
     "audit_bytes": "DEL GET SET TIME",

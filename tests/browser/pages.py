@@ -16,6 +16,8 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "queue": lambda ids: page("queue_detail", "default"),
     "paused queue": lambda ids: page("queue_detail", "reports"),
     "running": lambda ids: page("running"),
+    "finished": lambda ids: page("finished"),
+    "finished, nothing found": lambda ids: page("finished", outcome="dropped", q="nothing of the kind"),
     "failed": lambda ids: page("failed"),
     "failed, by error": lambda ids: page("failed", group="error"),
     "failed, by task": lambda ids: page("failed", group="task"),
@@ -33,4 +35,4 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
         for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown", "waits")
     },
 }
-TABS = ("overview", "scheduled", "queues", "limits", "running", "failed", "recurring", "tasks", "processes")
+TABS = ("overview", "scheduled", "queues", "limits", "running", "finished", "failed", "recurring", "tasks", "processes")

@@ -16,6 +16,7 @@ from django_delayq.admin.filters import Filter, from_url_name, read_position
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
+from django_delayq.admin.views.finished import EndingLine, line_of
 from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.job_contents import JobContents
 from django_delayq.display.text import printable
@@ -126,14 +127,17 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
         raise PermissionDenied
     found = _find(page, *parsed_id) if parsed_id else None
     if found is None or found.ended:
+        ended = _find_ending(page, parsed_id[0]) if parsed_id else None
+        is_known = ended is not None or bool(found and found.result)
         return page.render(
             "job_gone.html",
             tab="",
-            title=_("Ended job") if found and found.result else _("No such job"),
-            status=200 if found and found.result else 404,
+            title=_("Ended job") if is_known else _("No such job"),
+            status=200 if is_known else 404,
             id=text_id if parsed_id else "",
             created_us=created_us(parsed_id[0]) if parsed_id else None,
             result=found.result if found else None,
+            ended=ended,
             displayed=DisplayedArguments.of(found.job, page.config.redact) if found and found.job else None,
             log_entries=audit_log.for_job(text_id) if parsed_id else [],
         )
@@ -166,6 +170,12 @@ def _find(page: PageContext, raw_id: bytes, shard: int) -> JobRow | None:
     cursor = read_position(query.get("row", ""), raw_id)
     member = cursor[1][:14] if cursor else b""
     return page.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member, with_lease=True)
+
+
+def _find_ending(page: PageContext, raw_id: bytes) -> EndingLine | None:
+    """Return how a job that is gone ended, if it is among the last that did."""
+    found = (each for each in page.store.endings(reads=page.reads) if each.raw_id == raw_id)
+    return next((line_of(page, each) for each in found), None)
 
 
 def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:

@@ -1,12 +1,16 @@
--- Report: a dispatcher or worker reports that it is alive, its status and its metrics; or it deregisters.
--- KEYS: metrics, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges.
--- ARGV: now, its code (8 bytes), worker or dispatcher, its status ('' = deregister), then per dimension: its name, the
---   row to add to the current minute. A row is text, `figure count figure count …`.
+-- Report: a dispatcher or worker reports that it is alive, its status, its metrics and its endings; or it deregisters.
+-- KEYS: metrics, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges, finished.
+-- ARGV: now, its code (8 bytes), worker or dispatcher, its status ('' = deregister), a chunk of endings ('' = none), the
+--   number of them, how many endings are kept at least, if that many came (0 = none), and most of their bytes; then per
+--   dimension: its name, the row to add to the current minute. A row is text, `figure count figure count …`.
 -- Returns: 1 = it should take no more jobs.
 -- Cost: O(1), and about 30 µs a dimension. Not idempotent: a repeated report counts twice, which statistics can bear.
-local now, code, kind, status = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local now, code, kind, status, chunk = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local number, most, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 
-local ROWS_AT, MOST_DIMENSIONS, MINUTES, STALE = 5, 1000, 60, 120
+local ROWS_AT, MOST_DIMENSIONS, MINUTES, STALE = 9, 1000, 60, 120
+-- HEAD: bytes of a chunk beside itself.
+local MOST_DROPPED, HEAD = 1000, 24
 local minute = math.floor(now / 60000000)
 
 -- A series has a line per minute, newest first: `minute row`.
@@ -24,9 +28,34 @@ local function added(series, row)
   return minute .. ' ' .. row .. '\n' .. string.sub(series, 1, kept)
 end
 
+-- A chunk begins with how many endings and how many bytes have come until its end: `endings bytes chunk`. So the chunks
+-- that are too many are known without a look at those between the oldest and the newest.
+local function counts(stored)
+  local endings, bytes = string.match(stored or '', '^(%d+) (%d+) ')
+  return tonumber(endings) or 0, tonumber(bytes) or 0
+end
+
+local function add_endings()
+  local endings, bytes = counts(redis.call('LINDEX', finished, -1))
+  endings, bytes = endings + number, bytes + #chunk + HEAD
+  redis.call('RPUSH', finished, string.format('%.0f %.0f ', endings, bytes) .. chunk)
+  local dropped = 0
+  while dropped < MOST_DROPPED do
+    local oldest = redis.call('LINDEX', finished, dropped)
+    local its_endings, its_bytes = counts(oldest)
+    -- What is left without it: nothing, if it is the chunk that was just added; less than nothing, if one of the two was
+    -- edited manually.
+    local left = endings - its_endings
+    if left == 0 or (left > 0 and left < most and bytes - its_bytes + #oldest <= most_bytes) then break end
+    dropped = dropped + 1
+  end
+  if dropped > 0 then redis.call('LTRIM', finished, dropped, -1) end
+end
+
 -- Read before the first write: a key of another type (edited manually) must fail the script before it changed anything.
 check_hashes(process_reports, quiet_workers, worker_names, exchanges)
 redis.call('ZCARD', dispatchers)
+redis.call('LLEN', finished)
 local known = redis.call('HLEN', metrics)
 -- The first write must free memory: when the memory is full, Redis refuses a script whose first write allocates.
 redis.call('ZREM', workers, '')
@@ -42,6 +71,13 @@ end
 local random = redis.call('HRANDFIELD', metrics)
 local newest = random and tonumber(string.match(redis.call('HGET', metrics, random), '^%d+')) or 0
 if random and math.abs(newest - minute) > STALE then redis.call('HDEL', metrics, random) end
+
+if most == 0 then
+  -- It was switched off.
+  redis.call('DEL', finished)
+elseif number > 0 then
+  add_endings()
+end
 
 if status == '' then
   redis.call('ZREM', workers, code); redis.call('ZREM', dispatchers, code)

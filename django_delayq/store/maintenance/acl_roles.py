@@ -102,7 +102,7 @@ WORKER = AclRole(
 VIEW = AclRole(
     name="view",
     scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits", "find_error_groups"),
-    plain=("GET", "HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "TIME", "ZSCORE", "ZUNION"),
+    plain=("GET", "HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "LRANGE", "TIME", "ZSCORE", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers,
 #: change recurring schedules, and enqueue a job of one.

@@ -62,7 +62,9 @@ def raw_store(stock: ShardApis) -> dict[str, str]:
     ids["known"] = add(stock, RAW, unique_by=f"{RAW} again", **{RAW: RAW})
     for kind in ("dispatcher", "worker"):
         said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "running": {RAW: 1}}
-        tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, **said)
+        ended = (bytes(12), RAW, RAW, 1, "done", stock.clock.now_us, 1, 1, True, RAW)
+        tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, endings=[ended], **said)
+    ids["gone"] = f"{'0' * 24}-0"
     stock.operations.pause(RAW, by=RAW)
     stock.operations.limits.pause_task(RAW, by=RAW)
     ids["schedule"] = add_schedule(stock, RAW, args=[RAW], kwargs={RAW: RAW}, **text)
@@ -74,7 +76,7 @@ def test_no_list_shows_a_raw_character(name: str, browser: Client, raw_store: di
     content = look(browser.get(page(name)))
     if name not in ("overview", "queues"):
         assert r"\x1b[31m" in content
-    if name in ("scheduled", "running", "failed"):
+    if name in ("scheduled", "running", "finished", "failed"):
         look(browser.get(page(name, q=TYPED, queue=TYPED, task=TYPED, error=TYPED, **{"from": TYPED})))
     if name == "failed":
         for group in ("error", "task"):

@@ -23,6 +23,8 @@ VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "queues": ("queues", {}),
     "limits": ("limits", {}),
     "running": ("running", {}),
+    "finished": ("finished", {}),
+    "finished, filtered": ("finished", {"task": "nobody", "outcome": "done"}),
     "failed": ("failed", {}),
     "failed, by error": ("failed", {"group": "error"}),
     "failed, by task": ("failed", {"group": "task"}),

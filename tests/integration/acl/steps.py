@@ -28,6 +28,7 @@ from django_delayq.store.operations.revival import Revival
 from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
+from django_delayq.store.queries.endings import EndingQueries
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.store.records import DeclaredBy, ExtrasRecord
 from django_delayq.store.schedules.definition import Definition
@@ -410,10 +411,16 @@ def report(role: ShardApis, every: ShardApis) -> Any:
     reports, process_id = ProcessReports(role.shard), bytes(8)
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
+    end = (bytes(12), "t", "default", 1, "done", 1, None, None, False, "")
     for _ in range(2):
-        assert not reports.report(process_id, "worker", {}, metrics.take())
+        assert not reports.report(process_id, "worker", {}, metrics.take(), [end])
     reports.deregister(process_id, {})
     return True
+
+
+def endings(role: ShardApis, every: ShardApis) -> Any:
+    report(every, every)
+    return role.shard.read(EndingQueries(role.shard).read_endings())
 
 
 def add_to_forward_stream(role: ShardApis, every: ShardApis) -> Any:
@@ -538,6 +545,7 @@ STEPS: dict[str, Step] = {
             dashboard,
             server,
             report,
+            endings,
             pause,
             quiet,
             pause_task,
@@ -558,7 +566,7 @@ _DISPATCHER = (
     "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules"
 )
 _VIEW = (
-    "read_layout find holder page read_queues dashboard server find_tenants find_limits find_error_groups "
+    "read_layout find holder page read_queues endings dashboard server find_tenants find_limits find_error_groups "
     "read_schedules"
 )
 OWN = {
@@ -580,7 +588,7 @@ BORROWED = {
     "worker": "move requeue revive discard find_tenants find_error_groups read_layout",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
-    "check": "enqueue cancel reschedule reclaim move report find ended holder dashboard server find_tenants "
+    "check": "enqueue cancel reschedule reclaim move find ended holder dashboard server find_tenants "
     "find_error_groups set_limits read_served_queues change_schedules read_schedules plant read_layout count_left",
     "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard notify "
     "heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules find_tenants "

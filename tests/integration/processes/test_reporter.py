@@ -14,6 +14,7 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
+from django_delayq.job.ending import EndingBuffer, EndingRow
 from django_delayq.management.starting import run_services
 from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Rows, Stats, queue_dimension, task_dimension
 from django_delayq.processes.reporter import ProcessReporter
@@ -123,11 +124,13 @@ class Reports:
     def __init__(self) -> None:
         self.errors: list[Exception] = [StoreUnavailable("away")]
         self.rows: list[Rows] = []
+        self.endings: list[EndingRow] = []
 
-    def report(self, code: bytes, kind: str, said: object, rows: Rows) -> bool:
+    def report(self, code: bytes, kind: str, said: object, rows: Rows, endings: list[EndingRow]) -> bool:
         if self.errors:
             raise self.errors.pop()
         self.rows.append(rows)
+        self.endings += endings
         return True
 
 
@@ -135,7 +138,7 @@ class Source:
     kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.metrics, self.quiet_wanted = MetricsBuffer(), False
+        self.metrics, self.endings, self.quiet_wanted = MetricsBuffer(), EndingBuffer(3), False
 
     def status(self) -> dict[str, object]:
         return {}
@@ -156,6 +159,20 @@ def test_metrics_that_could_not_be_sent_are_sent_with_the_next_report() -> None:
     assert source.quiet_wanted
     [rows] = reports.rows
     assert Stats.of(rows["q", "t"]).done == 2
+
+
+def test_of_endings_that_could_not_be_sent_the_newest_are_sent_with_the_next_report() -> None:
+    reports, source = Reports(), Source()
+    reporter = ProcessReporter(reports, source)  # type: ignore[arg-type]
+    ends: list[EndingRow] = [(bytes(12), "t", "q", number, "done", 1, 1, 1, False, "") for number in range(6)]
+    for end in ends[:4]:
+        source.endings.add(end)
+    with pytest.raises(StoreUnavailable):
+        reporter.step()
+    for end in ends[4:]:
+        source.endings.add(end)
+    reporter.step()
+    assert reports.endings == ends[3:]
 
 
 def test_a_process_that_reports_can_be_stopped() -> None:

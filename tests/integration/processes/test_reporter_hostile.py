@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from django_delayq.job.ending import NO_ENDINGS
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter, reporting
 
@@ -17,10 +18,10 @@ class _Unanswered:
     def __init__(self, answered: threading.Event) -> None:
         self._answered = answered
 
-    def report(self, code: bytes, kind: str, said: object, rows: object) -> bool:
+    def report(self, code: bytes, kind: str, said: object, rows: object, endings: object) -> bool:
         return False
 
-    def deregister(self, code: bytes, rows: object) -> None:
+    def deregister(self, code: bytes, rows: object, endings: object, *, name: str) -> None:
         self._answered.wait()
 
 
@@ -28,7 +29,7 @@ class _Source:
     kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.metrics = MetricsBuffer()
+        self.metrics, self.endings = MetricsBuffer(), NO_ENDINGS
 
     def status(self) -> dict[str, object]:
         return {}

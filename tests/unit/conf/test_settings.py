@@ -52,6 +52,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "RESULT_TTL": ("tasks.result_ttl_us", 86_400_000_000),
     "MAX_PAYLOAD": ("tasks.max_payload", 256 * 1024),
     "LEASE": ("worker.lease_us", 30 * SECOND),
+    "FINISHED_KEPT": ("worker.finished_kept", 10_000),
     "GRACE": ("worker.grace_us", 25 * SECOND),
     "CONCURRENCY": ("worker.concurrency", 8),
     "UNKNOWN_TASK_TTL": ("worker.unknown_task_ttl_us", DAY_US),
@@ -127,6 +128,8 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("MAX_PAYLOAD", 8 * 1024 * 1024, 8 * 1024 * 1024),
         ("LEASE", 1, SECOND),
         ("LEASE", timedelta(minutes=5), 300 * SECOND),
+        ("FINISHED_KEPT", 0, 0),
+        ("FINISHED_KEPT", 10_000, 10_000),
         ("GRACE", 0, 0),
         ("GRACE", 0.1, 100_000),
         ("UNKNOWN_TASK_TTL", 0, 0),
@@ -164,7 +167,7 @@ DURATIONS = (
     "DUE_FIRST",
     "DEAD_MAX_AGE",
 )
-NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT", "DEAD_MAX_BYTES")
+NUMBERS = ("SHARDS", "FINISHED_KEPT", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT", "DEAD_MAX_BYTES")
 NOT_DURATIONS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
 NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
 
