@@ -30,6 +30,7 @@ URL = "/admin/django_delayq/queue/"
 PAGES = {
     "Overview": "",
     "Overview, 30 days ahead": "?due=month",
+    "Overview, 7 days": "?span=week",
     "Scheduled": "scheduled/",
     "Scheduled, 250 rows, last": "scheduled/?n=250&sort=reversed",
     "Scheduled, by task": "scheduled/?task=nothing.of.that.name",

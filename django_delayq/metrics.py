@@ -1,7 +1,7 @@
-"""Metrics: what became of attempts, counted by the minute for all jobs, each queue and each task.
+"""Metrics: what became of attempts, counted by the minute and by the hour for all jobs, each queue and each task.
 
 A process counts in a `MetricsBuffer`. `lua/report.lua` adds its rows to the series in Redis; pages read a
-`MinuteSeries`. A dimension is what a series belongs to: all jobs, one queue or one task.
+`MinuteSeries` or an `HourSeries`. A dimension is what a series belongs to: all jobs, one queue or one task.
 """
 
 import re
@@ -14,7 +14,9 @@ from operator import add
 EDGES_US = tuple(250 << step for step in range(21))
 _FIRST_EDGE_US = EDGES_US[0]
 BUCKETS = len(EDGES_US) + 1
-MINUTE_US = 60_000_000
+MINUTE_US, HOUR_US = 60_000_000, 3_600_000_000
+#: Minutes and hours that are kept.
+MINUTES, HOURS = 60, 168
 
 #: A count per figure. As text, names of figures and counts alternate, separated by spaces and without zeros. Rows, and
 #: series of rows, are added by joining their texts.
@@ -25,8 +27,11 @@ _COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expir
 _FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
 _LAG, _RUN = _INDEX["lag0"], _INDEX["run0"]
-#: A line of a series: a minute since the epoch and its row. Any other line was edited manually.
+#: A line of a series: a minute, or an hour, since the epoch and its row. Any other line was edited manually.
 _LINE = re.compile(r"^(\d{1,15})((?: \w+ \d{1,15})+)$", re.ASCII | re.MULTILINE)
+
+#: No line is longer.
+_LONGEST = 32 * len(_FIGURES)
 
 #: The dimension of all jobs.
 ALL_JOBS = b"all"
@@ -102,37 +107,64 @@ class Stats:
         return cls(**counts, lag=tuple(row[_LAG:_RUN]), run=tuple(row[_RUN:]))
 
 
-class MinuteSeries:
-    """The last hour of one dimension, by the minute."""
+class _Rows:
+    """Rows of one dimension, by minutes or hours since the epoch."""
 
     def __init__(self, text: bytes = b"") -> None:
-        """Read the series that `lua/report.lua` wrote, of one or several shards."""
-        #: Minute since the epoch -> its row.
+        """Read a series as text, of one or several shards."""
+        #: Minute or hour since the epoch -> its row.
         self._rows: dict[int, Row] = {}
-        for minute, row in _LINE.findall(text.decode("ascii", "replace")):
-            _add_text(self._rows.setdefault(int(minute), _zeros()), row)
+        for step, row in _LINE.findall(text.decode("ascii", "replace")):
+            _add_text(self._rows.setdefault(int(step), _zeros()), row)
+
+    def _last(self, step: int, number: int) -> list[Row]:
+        rows = self._rows
+        return [rows.get(each) or _zeros() for each in range(step - number + 1, step + 1)]
+
+
+class MinuteSeries(_Rows):
+    """The last hour of one dimension, by the minute."""
 
     def record_promotion(self, number: int, *, late_us: int, now_us: int) -> None:
         """Count promoted jobs, and as lag how late the oldest of them was."""
         minute = now_us // MINUTE_US
         if minute not in self._rows:
             # A new dict: another thread may read the old one.
-            self._rows = {old: row for old, row in self._rows.items() if old > minute - 60} | {minute: _zeros()}
+            self._rows = {old: row for old, row in self._rows.items() if old > minute - MINUTES} | {minute: _zeros()}
         row = self._rows[minute]
         row[_INDEX["promoted"]] += number
         row[_LAG + bucket(late_us)] += 1
 
     def hour(self, now_us: int) -> Stats:
         """Return the total of the last 60 minutes, the current one included."""
-        return Stats.of(list(map(sum, zip(*self._last_hour(now_us), strict=True))))
+        return _total(self._last(now_us // MINUTE_US, MINUTES))
 
     def minutes(self, now_us: int) -> list[Stats]:
         """Return the last 60 minutes, oldest first; the last is the current one."""
-        return [Stats.of(row) for row in self._last_hour(now_us)]
+        return [Stats.of(row) for row in self._last(now_us // MINUTE_US, MINUTES)]
 
-    def _last_hour(self, now_us: int) -> list[Row]:
-        rows, minute = self._rows, now_us // MINUTE_US
-        return [rows.get(each) or _zeros() for each in range(minute - 59, minute + 1)]
+
+class HourSeries(_Rows):
+    """The last week of one dimension, by the hour."""
+
+    def week(self, now_us: int) -> Stats:
+        """Return the total of the last 168 hours, the current one included."""
+        return _total(self._last(now_us // HOUR_US, HOURS))
+
+    def hours(self, now_us: int) -> list[Stats]:
+        """Return the last 168 hours, oldest first; the last is the current one."""
+        return [Stats.of(row) for row in self._last(now_us // HOUR_US, HOURS)]
+
+
+def hours_text(rows: Sequence[bytes | None], minutes: bytes, *, now_us: int) -> bytes:
+    """Return the last hours of a shard, oldest first, as the text of an `HourSeries`.
+
+    `minutes` is the series of the same dimension by the minute: no hour has its newest minute yet.
+    """
+    first = now_us // HOUR_US - len(rows) + 1
+    lines = [b"%d %s\n" % (first + at, row) for at, row in enumerate(rows) if row and b"\n" not in row]
+    newest = _LINE.match(minutes[:_LONGEST].decode("ascii", "replace"))
+    return b"".join(lines) + (f"{int(newest[1]) // 60}{newest[2]}\n".encode() if newest else b"")
 
 
 class MetricsBuffer:
@@ -182,6 +214,10 @@ def encode_rows(rows: Rows) -> dict[bytes, bytes]:
         dimension: " ".join(f"{figure} {count}" for figure, count in zip(_FIGURES, row, strict=True) if count).encode()
         for dimension, row in totals.items()
     }
+
+
+def _total(rows: Sequence[Row]) -> Stats:
+    return Stats.of(list(map(sum, zip(*rows, strict=True))))
 
 
 def _zeros() -> Row:

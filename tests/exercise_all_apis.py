@@ -12,7 +12,7 @@ from django_delayq.job.outcome import Action
 from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.job.unsent import Throttle
-from django_delayq.metrics import MetricsBuffer
+from django_delayq.metrics import ALL_JOBS, MINUTE_US, MetricsBuffer
 from django_delayq.recurring.schedule import make_schedule
 from django_delayq.store import forward_stream
 from django_delayq.store.digests import key_digest
@@ -175,11 +175,14 @@ def _look_and_tell(apis: ShardApis) -> None:
     worker.take(0, description="host/3")
     tally.count_attempt("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
     assert apis.operations.quiet(worker.code, by="ann")
-    end = (os.urandom(12), "shop.remind", "default", 1, "done", apis.clock.now_us, 1, 1, False, "")
+    end = (os.urandom(12), "shop.remind", "default", 1, "done", apis.clock.now_us, 1, 1, 0, "")
     assert reports.report(worker.code, "worker", {"name": "host:3"}, tally.take(), [end])
     assert [each.worker for each in apis.store.endings()] == ["host:3"]
     assert apis.operations.unquiet(worker.code)
     assert apis.operations.quiet(worker.code, by="ann")
+    apis.clock.advance(MINUTE_US)
+    tally.count_attempt("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
+    assert reports.report(worker.code, "worker", {"name": "host:3"}, tally.take())
     leaving = os.urandom(8)
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
@@ -189,7 +192,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     forward_stream.append(apis.shard, {"id": "an id"})
     survey, groups = apis.store.dashboard(apis.shard.index), apis.store.error_groups(apis.shard.index)
     assert sum(each.count for each in groups.find_error_groups()) == survey.snapshot().dead
-    assert survey.snapshot(tasks=["shop.remind"]).dead
+    assert survey.snapshot(tasks=["shop.remind"], week_of=ALL_JOBS).dead
     assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
 
 

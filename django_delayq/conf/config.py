@@ -133,6 +133,12 @@ class LeaseConfig:
         duration(minimum_us=SECOND_US, maximum_us=DAY_US),
         "Time after which the jobs of a silent worker are taken back.",
     )
+    release: str = setting(
+        "",
+        validators.label,
+        "The release of your project, such as a tag or the hash of a commit. The charts in the admin mark when a "
+        "worker or dispatcher of it reported first. Empty: the version of this package.",
+    )
     finished_kept: int = setting(
         10_000,
         integer(0, 10_000),

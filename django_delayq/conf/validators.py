@@ -139,6 +139,11 @@ def check_name(value: Any, *, name: str) -> str:
     return value
 
 
+def label(name: str, value: Any) -> str:
+    """Return a text of at most 200 bytes, or an empty one. Raises ValueError."""
+    return "" if value == "" else check_name(value, name=name)
+
+
 def encryption(name: str, value: Any) -> bool:
     """Return the value of ENCRYPT. Raises ValueError if it is on and the package that encrypts is missing."""
     if boolean(name, value) and find_spec("cryptography") is None:

@@ -247,8 +247,8 @@ class Dispatcher(Runnable):
                 queue, task = item.queue or "", item.job.task if item.job else ""
                 self.metrics.count_attempt(counted, queue=queue, task=task)
                 if reclaim.queue is None:
-                    number, kept = reclaim.attempts.ended + reclaim.stops, reclaim.ttl_ms > 0
-                    end = (item.lease[:12], task, queue, number, counted, now_us, None, None, kept, item.worker)
+                    before, kept_ms = item.attempts.ended, reclaim.ttl_ms if reclaim.result else 0
+                    end = (item.lease, task, queue, before, counted, now_us, None, None, kept_ms, item.worker)
                     self.endings.add(end)
                 self._emit([partial(_announce, item, outcome, decision, reclaim)])
 

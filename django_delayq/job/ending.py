@@ -13,10 +13,11 @@ from django_delayq.job.job import State
 
 #: The states in which a job ends; their values are also counts of `metrics`. A record has the number of the state here.
 ENDED = (State.DONE, State.DEAD, State.CANCELLED, State.EXPIRED, State.DROPPED)
-#: id (12 bytes), task, queue, attempt, state, end (µs since the epoch), start delay and run time (µs; both None if its
-#: code did not run or nobody saw its end), whether its result is kept, the worker ("" = the process that reports). A
-#: plain tuple, because a process makes one for each job: a frozen value would cost four times as much.
-EndingRow: TypeAlias = tuple[bytes, str, str, int, str, int, int | None, int | None, bool, str]
+#: A text that begins with the id (12 bytes), task, queue, number of attempts before the last one, state, due time (µs
+#: since the epoch), start delay and run time (µs), ms for which its result is kept (0: it is not), and the worker ("":
+#: the process that reports). If its code did not run, or nobody saw its end, both times are None, and its end stands in
+#: place of the due time. It is a plain tuple of what a worker has at hand, because one is made for each job.
+EndingRow: TypeAlias = tuple[bytes, str, str, int, str, int, int | None, int | None, int, str]
 
 
 class Ending(NamedTuple):

@@ -174,6 +174,15 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",
     ),
+    "metrics_by_hour": (
+        "hash",
+        "hour and dimension -> its row, without the newest minute of its series; the last week, about 50 KB a dimension, at most "
+        "60,000 rows (18 MB); report writes it",
+    ),
+    "releases": (
+        "hash",
+        "release -> when (µs) a worker or dispatcher of it reported first; at most 50; report writes it",
+    ),
     "finished": (
         "list",
         "chunks of the last endings of jobs, oldest first, each with how many endings and bytes came until its end; "

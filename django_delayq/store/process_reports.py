@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django_delayq._version import __version__
 from django_delayq.job.ending import EndingRow
 from django_delayq.job.security.endings_record import pack_endings
 from django_delayq.metrics import Rows, encode_rows
@@ -53,5 +54,6 @@ class ProcessReports:
         most = -(-self._shard.config.worker.finished_kept // self._shard.layout.served)
         cipher, most_bytes = self._shard.cipher, most * _BYTES
         chunk, number = pack_endings(endings, code=code, name=name, cipher=cipher, most_bytes=most_bytes)
-        args: list[Part] = [code, kind, status, chunk, number, most, most_bytes, *cells]
+        release = (self._shard.config.worker.release or __version__) if status else ""
+        args: list[Part] = [code, kind, status, release, chunk, number, most, most_bytes, *cells]
         return bool(self._shard.run(_REPORT, args, can_wait=can_wait))

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.utils.functional import cached_property
 
@@ -241,10 +241,13 @@ class Store:
             self._dashboards[shard] = DashboardQueries(self.producer_shard(shard))
         return self._dashboards[shard]
 
-    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, reads: ShardReads | None = None) -> Snapshot:
-        """Return the counts, queues and processes of all shards together. One round trip."""
+    def snapshot(self, *, reads: ShardReads | None = None, **options: Any) -> Snapshot:
+        """Return the counts, queues and processes of all shards together. One round trip.
+
+        `options` are those of `DashboardQueries.snapshot()`.
+        """
         reads = reads or self.reads()
-        found = reads.read(lambda shard: self.dashboard(shard).read_snapshot(tasks=tasks, facts=facts))
+        found = reads.read(lambda shard: self.dashboard(shard).read_snapshot(**options))
         return combined([each.measured(*reads.times_us[shard]) for shard, each in found.items()])
 
     def now_us(self) -> int:

@@ -217,6 +217,5 @@ def _count(settlement: Settlement, outcome: Outcome, name: str, metrics: Metrics
         run_us, lag_us = outcome.run_us, _at_us(claim, began) - claim.due_us
     metrics.count_attempt(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
     if name in _ENDED and endings.is_on:
-        ended_us = _ended_us(claim, outcome) if lag_us is None or run_us is None else claim.due_us + lag_us + run_us
-        number, kept = claim.attempts.ended + 1, settlement.ttl_ms > 0
-        endings.add((claim.lease[:12], task, queue, number, name, ended_us, lag_us, run_us, kept, ""))
+        moment_us, number = claim.due_us if began is not None else _ended_us(claim, outcome), claim.attempts.ended
+        endings.add((claim.lease, task, queue, number, name, moment_us, lag_us, run_us, settlement.ttl_ms, ""))

@@ -6,12 +6,15 @@ from django_delayq.metrics import (
     ALL_JOBS,
     BUCKETS,
     EDGES_US,
+    HOUR_US,
     MINUTE_US,
+    HourSeries,
     MetricsBuffer,
     MinuteSeries,
     Stats,
     bucket,
     encode_rows,
+    hours_text,
     queue_dimension,
     task_dimension,
 )
@@ -140,6 +143,25 @@ def test_series_of_several_shards_are_joined_as_text() -> None:
     series = MinuteSeries(one + other)
     assert series.hour(NOW).done == 8
     assert series.minutes(NOW)[-1].done == 3
+
+
+def test_a_series_has_the_last_week_by_the_hour() -> None:
+    hour = NOW // HOUR_US
+    series = HourSeries(f"{hour} done 1\n{hour - 167} done 10\n{hour - 168} done 100\n{hour} done 2\n".encode())
+    assert series.week(NOW).done == 13
+    hours = series.hours(NOW)
+    assert len(hours) == 168
+    assert (hours[0].done, hours[1], hours[-1].done) == (10, Stats(), 3)
+
+
+def test_the_newest_minute_is_added_to_its_hour() -> None:
+    hour, minute = NOW // HOUR_US, NOW // MINUTE_US
+    minutes = b"%d done 5\n%d done 70\n" % (minute, minute - 1)
+    series = HourSeries(hours_text([b"done 3", None, b"done 2"], minutes, now_us=NOW))
+    assert [each.done for each in series.hours(NOW)[-3:]] == [3, 0, 2 + 5]
+    assert hours_text([None], b"", now_us=NOW) == b""
+    assert hours_text([b"done 1\n7 done 9"], b"foreign", now_us=NOW) == b""
+    assert HourSeries(hours_text([], b"%d done 5\n" % (60 * hour), now_us=NOW)).week(NOW).done == 5
 
 
 def test_a_dispatcher_forgets_what_it_promoted_more_than_an_hour_ago() -> None:

@@ -36,6 +36,15 @@ class Column:
     url: str
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment on the horizontal axis."""
+
+    x: int
+    #: What happened, in a sentence.
+    label: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """Stacked bars, or a line per series, as the template draws them."""
@@ -59,6 +68,8 @@ class Chart:
     is_line: bool = False
     #: Other views of the same chart: title, address, whether it is the current one.
     toggle_links: Sequence[tuple[str, str, bool]] = ()
+    #: Moments to mark.
+    marks: Sequence[Mark] = ()
 
     @cached_property
     def columns(self) -> Sequence[Column]:

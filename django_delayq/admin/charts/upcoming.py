@@ -39,7 +39,7 @@ _DEFAULT = "day"
 
 def chart(page: PageContext) -> Chart:
     """Return the chart of the span that the query string names; one round trip, O(log n) a bar."""
-    chosen = page.request.GET.get("due", "")
+    chosen, span_of_past = page.request.GET.get("due", ""), page.request.GET.get("span", "")
     name = chosen if chosen in SPANS else _DEFAULT
     span, waiting = SPANS[name], page.snapshot.total
     edges = list(_edges(page, span))
@@ -60,7 +60,7 @@ def chart(page: PageContext) -> Chart:
         text=grouped,
         urls=[page.url("scheduled", **{"from": start, "to": end - 1}) for start, end in pairwise(edges)],
         toggle_links=[
-            (str(each.title), page.url("overview", due="" if key == _DEFAULT else key), key == name)
+            (str(each.title), page.url("overview", due="" if key == _DEFAULT else key, span=span_of_past), key == name)
             for key, each in SPANS.items()
         ],
     )

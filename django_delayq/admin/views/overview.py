@@ -1,4 +1,4 @@
-"""Overview: jobs by state, the last hour, and the jobs that become due next."""
+"""Overview: jobs by state, the last hour or week, and the jobs that become due next."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_delayq.admin.alerts import alerts
-from django_delayq.admin.charts import last_hour, upcoming
+from django_delayq.admin.charts import history, upcoming
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import FAILED, read
 from django_delayq.admin.job_rows import JobLine
@@ -40,8 +40,9 @@ class Tile:
 
 def show(page: PageContext) -> PageResponse:
     """Return the page; three round trips."""
-    now = page.load_snapshot(facts=True)
-    finished, *times = last_hour.charts(now.series(ALL_JOBS), now.now_us, page.timezone)
+    history.load(page, ALL_JOBS, facts=True)
+    now, due = page.snapshot, page.request.GET.get("due", "")
+    finished, *times = history.charts(page, ALL_JOBS, link=lambda span: page.url("overview", due=due, span=span))
     newest = read(page, FAILED, Filter(count=_LOOKED)).rows if now.dead else []
     tiles = _tiles(page, now)
     return page.render(

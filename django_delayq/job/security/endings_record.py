@@ -14,7 +14,7 @@ from django_delayq.job.ending import ENDED, Ending, EndingRow
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.value import has_type
 
-_PURPOSE, _CODE = b"endings", 8
+_PURPOSE, _CODE, _ID = b"endings", 8, 12
 #: id; numbers of its task, queue and worker among the names; attempt; number of its state, with the bits below; end,
 #: start delay and run time (µs).
 _ROW = struct.Struct(">12sHHHIBqqq")
@@ -75,13 +75,14 @@ def read_endings(chunk: bytes, *, shard: int, cipher: Cipher) -> list[Ending]:
 def _packed(rows: Sequence[EndingRow], name: str) -> bytes:
     names: dict[str, int] = {}
     packed, number_of, pack = [], names.setdefault, _ROW.pack
-    for raw_id, task, queue, attempt, state, ended_us, lag_us, run_us, has_result, worker in rows:
-        flags = _STATES[state] + has_result * _HAS_RESULT + (run_us is not None) * _HAS_TIMES
+    for id_first, task, queue, before, state, moment_us, lag_us, run_us, ttl_ms, worker in rows:
+        flags = _STATES[state] + (ttl_ms > 0) * _HAS_RESULT + (run_us is not None) * _HAS_TIMES
         task_number, queue_number = number_of(task, len(names)), number_of(queue, len(names))
         worker_number = number_of(worker or name, len(names))
-        numbers = attempt, flags, ended_us, lag_us or 0, run_us or 0
+        lag_us, run_us = lag_us or 0, run_us or 0
+        numbers = before + 1, flags, moment_us + lag_us + run_us, lag_us, run_us
         try:
-            packed.append(pack(raw_id, task_number, queue_number, worker_number, *numbers))
+            packed.append(pack(id_first[:_ID], task_number, queue_number, worker_number, *numbers))
         except struct.error:
             # A time that was edited manually in Redis is too large.
             continue

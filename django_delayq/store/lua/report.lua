@@ -1,28 +1,55 @@
 -- Report: a dispatcher or worker reports that it is alive, its status, its metrics and its endings; or it deregisters.
--- KEYS: metrics, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges, finished.
--- ARGV: now, its code (8 bytes), worker or dispatcher, its status ('' = deregister), a chunk of endings ('' = none), the
---   number of them, how many endings are kept at least, if that many came (0 = none), and most of their bytes; then per
---   dimension: its name, the row to add to the current minute. A row is text, `figure count figure count …`.
+-- KEYS: metrics, metrics_by_hour, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges, finished,
+--   releases.
+-- ARGV: now, its code (8 bytes), worker or dispatcher, its status ('' = deregister), its release ('' = deregister), a chunk
+--   of endings ('' = none), the number of them, how many endings are kept at least, if that many came (0 = none), and most
+--   of their bytes; then per dimension: its name, the row to add to the current minute. A row is text,
+--   `figure count figure count …`.
 -- Returns: 1 = it should take no more jobs.
 -- Cost: O(1), and about 30 µs a dimension. Not idempotent: a repeated report counts twice, which statistics can bear.
-local now, code, kind, status, chunk = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local number, most, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local now, code, kind, status, release, chunk = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local number, most, most_bytes = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 
-local ROWS_AT, MOST_DIMENSIONS, MINUTES, STALE = 9, 1000, 60, 120
+local ROWS_AT, MOST_DIMENSIONS, MINUTES, STALE, HOURS, MOST_RELEASES = 10, 1000, 60, 120, 168, 50
+-- MOST_HOURS: rows of hours, of all dimensions together. LOOKED: how many of them each report checks for their age.
+local MOST_HOURS, LOOKED = 60000, 4
 -- HEAD: bytes of a chunk beside itself.
 local MOST_DROPPED, HEAD = 1000, 24
 local minute = math.floor(now / 60000000)
 
--- A series has a line per minute, newest first: `minute row`.
-local function added(series, row)
-  local newest, line, rest = string.match(series, '^(%d+) ([^\n]*)\n()')
-  if tonumber(newest) == minute then
-    local sums, cells = {}, {}
-    for figure, count in string.gmatch(line .. ' ' .. row, '(%w+) (%d+)') do sums[figure] = (sums[figure] or 0) + count end
-    -- Not `..`, which writes numbers from 10^14 on with an exponent.
-    for figure, sum in pairs(sums) do cells[#cells + 1] = string.format('%s %.0f', figure, sum) end
-    return minute .. ' ' .. table.concat(cells, ' ') .. '\n' .. string.sub(series, rest)
+local hour = math.floor(minute / 60)
+
+local function total(row, more)
+  local sums, cells = {}, {}
+  for figure, count in string.gmatch(row .. ' ' .. more, '(%w+) (%d+)') do sums[figure] = (sums[figure] or 0) + count end
+  -- Not `..`, which writes numbers from 10^14 on with an exponent.
+  for figure, sum in pairs(sums) do cells[#cells + 1] = string.format('%s %.0f', figure, sum) end
+  return table.concat(cells, ' ')
+end
+
+local function field_of(an_hour, dimension)
+  return string.format('%.0f ', an_hour) .. dimension
+end
+
+-- Adds the newest minute of a series to its hour. This happens once for each minute, when a later one begins, so that a
+-- report seldom writes a row of an hour.
+local function add_to_hour(dimension, series)
+  local newest, line = string.match(series, '^(%d+) ([^\n]*)\n')
+  local its_hour = newest and math.floor(tonumber(newest) / 60) or 0
+  if its_hour <= hour - HOURS or its_hour > hour + 1 then return end
+  local field = field_of(its_hour, dimension)
+  local row = redis.call('HGET', metrics_by_hour, field)
+  if row or redis.call('HLEN', metrics_by_hour) < MOST_HOURS then
+    redis.call('HSET', metrics_by_hour, field, total(row or '', line))
+    if not row then redis.call('HDEL', metrics_by_hour, field_of(its_hour - HOURS, dimension)) end
   end
+end
+
+-- A series has a line per minute, newest first: `minute row`.
+local function added(dimension, series, row)
+  local newest, line, rest = string.match(series, '^(%d+) ([^\n]*)\n()')
+  if tonumber(newest) == minute then return minute .. ' ' .. total(line, row) .. '\n' .. string.sub(series, rest) end
+  add_to_hour(dimension, series)
   local kept = 0
   for _ = 2, newest and MINUTES or 0 do kept = string.find(series, '\n', kept + 1, true) or #series end
   return minute .. ' ' .. row .. '\n' .. string.sub(series, 1, kept)
@@ -53,7 +80,7 @@ local function add_endings()
 end
 
 -- Read before the first write: a key of another type (edited manually) must fail the script before it changed anything.
-check_hashes(process_reports, quiet_workers, worker_names, exchanges)
+check_hashes(process_reports, quiet_workers, worker_names, exchanges, metrics_by_hour, releases)
 redis.call('ZCARD', dispatchers)
 redis.call('LLEN', finished)
 local known = redis.call('HLEN', metrics)
@@ -61,16 +88,26 @@ local known = redis.call('HLEN', metrics)
 redis.call('ZREM', workers, '')
 
 for at = ROWS_AT, #ARGV, 2 do
-  local series = redis.call('HGET', metrics, ARGV[at])
+  local dimension, row = ARGV[at], ARGV[at + 1]
+  local series = redis.call('HGET', metrics, dimension)
   known = known + (series and 0 or 1)
   -- Beyond the bound, a new queue or task counts for all jobs only.
-  if series or known <= MOST_DIMENSIONS then redis.call('HSET', metrics, ARGV[at], added(series or '', ARGV[at + 1])) end
+  if series or known <= MOST_DIMENSIONS then
+    redis.call('HSET', metrics, dimension, added(dimension, series or '', row))
+  end
 end
 
--- One random series per report: this removes unused names without a walk over all of them.
+-- One random series per report, and some random hours: this removes what is too old without a walk over all of them.
 local random = redis.call('HRANDFIELD', metrics)
-local newest = random and tonumber(string.match(redis.call('HGET', metrics, random), '^%d+')) or 0
-if random and math.abs(newest - minute) > STALE then redis.call('HDEL', metrics, random) end
+local oldest = random and redis.call('HGET', metrics, random) or ''
+if random and math.abs((tonumber(string.match(oldest, '^%d+')) or 0) - minute) > STALE then
+  add_to_hour(random, oldest)
+  redis.call('HDEL', metrics, random)
+end
+for _, field in ipairs(redis.call('HRANDFIELD', metrics_by_hour, LOOKED)) do
+  local its_hour = tonumber(string.match(field, '^%d+')) or 0
+  if its_hour <= hour - HOURS or its_hour > hour + 1 then redis.call('HDEL', metrics_by_hour, field) end
+end
 
 if most == 0 then
   -- It was switched off.
@@ -83,6 +120,15 @@ if status == '' then
   redis.call('ZREM', workers, code); redis.call('ZREM', dispatchers, code)
   for _, key in ipairs({process_reports, quiet_workers, worker_names, exchanges}) do redis.call('HDEL', key, code) end
   return 0
+end
+if release ~= '' and redis.call('HSETNX', releases, release, string.format('%.0f', now)) == 1 then
+  local first, first_us = release, now
+  local all = redis.call('HLEN', releases) > MOST_RELEASES and redis.call('HGETALL', releases) or {}
+  for at = 1, #all, 2 do
+    local began = tonumber(all[at + 1]) or 0
+    if began < first_us then first, first_us = all[at], began end
+  end
+  if #all > 0 then redis.call('HDEL', releases, first) end
 end
 redis.call('ZADD', kind == 'worker' and workers or dispatchers, now, code)
 redis.call('HSET', process_reports, code, status)

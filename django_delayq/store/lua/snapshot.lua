@@ -1,25 +1,33 @@
 -- Snapshot: what a dashboard shows of one shard at one moment. Reads only.
 -- KEYS: leases, jobs, dead_letters, queues, next_due, paused, workers, dispatchers, process_reports, quiet_workers,
---   metrics, paused_tasks, schedules; then scheduled, ready, recovered and parked of each queue that the caller knows.
--- ARGV: now, 1 = with INFO and the faults of recurring schedules, then the dimensions to return the metrics of.
+--   metrics, metrics_by_hour, releases, paused_tasks, schedules; then scheduled, ready, recovered and parked of each queue that the caller knows.
+-- ARGV: now, 1 = with INFO and the faults of recurring schedules, the dimension to return the last 168 hours of ('' = of
+--   none), then the dimensions to return the metrics of.
 -- Returns: now (µs); claimed jobs; dead letters; those of the last hour; newest death ('' = none); names of queues,
 --   encoded; fields of paused; workers and dispatchers with their scores; fields of process_reports; quiet_workers; a
 --   series per dimension (false = none); INFO ('' = not requested, or not allowed); then per queue a list: scheduled,
 --   ready (with recovered and parked), overdue, due time of the oldest overdue ('' = none) and of the first that is not
 --   due yet, the start of its body (false = none), member and rank of the first ready job that
 --   is not parked, and number of parked jobs; fields of paused_tasks; and the number of recurring schedules, of those that
---   failures paused, and of those that the last dispatcher could not read (0 and 0 = not requested, or over 200 schedules).
+--   failures paused, and of those that the last dispatcher could not read (0 and 0 = not requested, or over 200 schedules);
+--   fields of releases; and a row per hour, oldest first (false = none).
 -- Cost: O(log n) a queue, O(1) a process and dimension; with INFO O(1) a schedule, up to 200.
-local now, with_info = now_us(ARGV[1]), ARGV[2] == '1'
+local now, with_info, of_hours = now_us(ARGV[1]), ARGV[2] == '1', ARGV[3]
 
 -- Queue and task are in the first 1,030 bytes of a body.
-local HOUR, PROCESSES, HEAD, BATCH, SCHEDULES = 3600000000, 1000, 1030, 1000, 200
+local HOUR, HOURS, PROCESSES, HEAD, BATCH, SCHEDULES = 3600000000, 168, 1000, 1030, 1000, 200
 local newest = redis.call('ZRANGE', dead_letters, -1, -1, 'WITHSCORES')
 local series = {}
 -- In batches: Lua's `unpack` fails with some thousand arguments.
-for from = 3, #ARGV, BATCH do
+for from = 4, #ARGV, BATCH do
   local found = redis.call('HMGET', metrics, unpack(ARGV, from, math.min(from + BATCH - 1, #ARGV)))
   for _, each in ipairs(found) do series[#series + 1] = each end
+end
+local fields, hours = {}, {}
+if of_hours ~= '' then
+  local hour = math.floor(now / HOUR)
+  for each = hour - HOURS + 1, hour do fields[#fields + 1] = string.format('%.0f ', each) .. of_hours end
+  hours = redis.call('HMGET', metrics_by_hour, unpack(fields))
 end
 local info = with_info and redis.pcall('INFO') or ''
 
@@ -64,5 +72,5 @@ return {
   redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
   redis.call('HGETALL', process_reports), redis.call('HKEYS', quiet_workers), series,
   type(info) == 'string' and info or '', states, redis.call('HGETALL', paused_tasks),
-  {schedule_count, failing, unreadable},
+  {schedule_count, failing, unreadable}, redis.call('HGETALL', releases), hours,
 }

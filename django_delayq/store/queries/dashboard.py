@@ -6,13 +6,13 @@ from typing import Any
 from django_delayq.exceptions import BadBody
 from django_delayq.job.body.codec import decode_head
 from django_delayq.job.job import due_of_rank
-from django_delayq.metrics import ALL_JOBS, queue_dimension, task_dimension
+from django_delayq.metrics import ALL_JOBS, hours_text, queue_dimension, task_dimension
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue
 from django_delayq.store.nodes.resp import encode
 from django_delayq.store.queries.job_pages import whole
-from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot, read_paused_tasks
+from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot, read_paused_tasks, read_releases
 from django_delayq.store.servers.server_info import ServerInfo
 from django_delayq.store.shard import Shard
 
@@ -31,20 +31,23 @@ class DashboardQueries:
         # Names of queues seldom change. With those of the last snapshot, one round trip is enough.
         self._queues: list[str] = []
 
-    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
+    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, week_of: bytes = b"") -> Snapshot:
         """Return a snapshot with the metrics of all jobs, each queue and the named tasks.
 
         With `facts`, it includes the server's INFO, if this user may read it, and counts the schedules with a fault.
-        One round trip, two if a queue is new. O(log n) a queue, O(1) a process and task.
+        With `week_of`, one of these dimensions, it includes its last week. One round trip, two if a queue is new.
+        O(log n) a queue, O(1) a process and task.
         """
-        return self._shard.read(self.read_snapshot(tasks=tasks, facts=facts))
+        return self._shard.read(self.read_snapshot(tasks=tasks, facts=facts, week_of=week_of))
 
-    def read_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Reading[Snapshot]:
+    def read_snapshot(
+        self, *, tasks: Sequence[str] = (), facts: bool = False, week_of: bytes = b""
+    ) -> Reading[Snapshot]:
         """Return the reading of `snapshot()`."""
-        snapshot, queues = yield from self._read_snapshot(self._queues, tasks, facts)
+        snapshot, queues = yield from self._read_snapshot(self._queues, tasks, facts, week_of)
         if queues != self._queues:
             self._queues = queues
-            snapshot, _ = yield from self._read_snapshot(queues, tasks, facts)
+            snapshot, _ = yield from self._read_snapshot(queues, tasks, facts, week_of)
         return snapshot
 
     def due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
@@ -71,16 +74,19 @@ class DashboardQueries:
         return sum(size or 0 for size in sizes)
 
     def _read_snapshot(
-        self, queues: Sequence[str], tasks: Sequence[str], facts: bool
+        self, queues: Sequence[str], tasks: Sequence[str], facts: bool, week_of: bytes
     ) -> Reading[tuple[Snapshot, list[str]]]:
         """Return the reading of the snapshot with these queues, and of the names that it should have."""
         keys = self._shard.keys
         dimensions = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
         places = [key for each in queues for key in keys.places(each)]
-        [reply] = yield [self._shard.call(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)]
+        [reply] = yield [self._shard.call(_SNAPSHOT, [int(facts), week_of, *dimensions], more_keys=places)]
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
-        pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks, schedules = more
+        pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks, schedules, releases, hours = (
+            more
+        )
         paused, statuses = dict(_pairs(pauses)), dict(_pairs(reports))
+        series_of = {dimension: text for dimension, text in zip(dimensions, series, strict=True) if text}
         snapshot = Snapshot(
             now_us=now_us,
             queues={
@@ -106,7 +112,9 @@ class DashboardQueries:
                 if kind == "worker" or code in statuses
             ],
             servers={self._shard.route.server_label: ServerInfo.of(info)} if info else {},
-            metrics={dimension: text for dimension, text in zip(dimensions, series, strict=True) if text},
+            metrics=series_of,
+            week=hours_text(hours, series_of.get(week_of, b""), now_us=now_us) if week_of else b"",
+            releases=read_releases(_pairs(releases)),
             paused_tasks=read_paused_tasks(paused_tasks[1::2]),
             schedules=schedules[0],
             failing_schedules=schedules[1],

@@ -21,6 +21,7 @@ _STATUS = {
     **dict.fromkeys(("more_queues", "filtered", "quiet"), bool),
     **{"queues": list, "weights": list, "running": dict},
 }
+_MOMENT = re.compile(rb"\d{1,18}")
 _PAUSE = re.compile(rb"(\d{1,18}) (.*?)(?:\xff(\d{1,18}))?", re.DOTALL)
 
 
@@ -162,6 +163,10 @@ class Snapshot:
     processes: list[Process]
     #: Dimension (see `metrics`) -> its series as text; only those that have one.
     metrics: dict[bytes, bytes]
+    #: The last week of the requested dimension by the hour, as text.
+    week: bytes = b""
+    #: Release -> when (µs since the epoch) a worker or dispatcher of it reported first.
+    releases: dict[str, int] = field(default_factory=dict)
     #: Address of a server -> facts about it; none if they were not requested, or this user may not read them.
     servers: dict[str, ServerInfo] = field(default_factory=dict)
     #: µs by which the clock of a server is ahead of this host's, the farthest one, and the error of that measurement.
@@ -231,6 +236,8 @@ def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
         metrics={
             dimension: b"".join(each.metrics.get(dimension, b"") for each in snapshots) for dimension in dimensions
         },
+        week=b"".join(each.week for each in snapshots),
+        releases=_first([each.releases for each in snapshots]),
         servers={address: server for each in snapshots for address, server in each.servers.items()},
         **_farthest(snapshots),
         # Even if only some shards have it: to resume the task resumes it in all.
@@ -245,6 +252,17 @@ def _farthest(snapshots: Sequence[Snapshot]) -> dict[str, int]:
     """Return the measurement of the clock that differs most from this host's."""
     found = max(snapshots, key=lambda each: abs(each.ahead_us) - each.within_us)
     return {"ahead_us": found.ahead_us, "within_us": found.within_us}
+
+
+def read_releases(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
+    """Read the fields of `releases`; those that no release wrote are left out."""
+    return {name.decode("utf-8", "replace"): int(us) for name, us in fields if _MOMENT.fullmatch(us)}
+
+
+def _first(parts: Sequence[dict[str, int]]) -> dict[str, int]:
+    """Return release -> when it reported first, to any shard."""
+    names = {name for part in parts for name in part}
+    return {name: min(part[name] for part in parts if name in part) for name in names}
 
 
 def read_paused_tasks(values: Iterable[bytes]) -> dict[str, Pause]:

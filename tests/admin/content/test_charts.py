@@ -7,11 +7,12 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
+from django_delayq._version import __version__
 from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Chart, Series
 from django_delayq.templatetags.delayq import grouped
 from tests.admin.conftest import page
 from tests.admin.reports import tell
-from tests.shard_apis import ShardApis
+from tests.shard_apis import DAY, HOUR, ShardApis
 
 LABELS = ["one", "two", "three", "four"]
 HEADS = ["Number", "Done", "Failed"]
@@ -141,3 +142,18 @@ def test_every_chart_has_a_description_and_a_table(browser: Client, stock: Shard
         assert "<caption" in figure
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
+
+
+def test_a_mark_is_a_line_with_a_sentence(browser: Client, stock: ShardApis, delayq_settings: Any) -> None:
+    tell(stock, done=3)
+    now_us = stock.clock.now_us
+    begun: dict[str, int] = {"1.0": now_us - 2 * DAY, "<b>2.0": now_us - HOUR // 2, "9.0": now_us + HOUR}
+    stock.client.hset(stock.keys("releases"), mapping=begun)
+    stock.client.hdel(stock.keys("releases"), __version__)
+    for query, marked in (({}, ["2.0"]), ({"span": "week"}, ["1.0", "2.0"])):
+        html = browser.get(page("overview", **query)).content.decode()
+        figure = html.split('id="delayq-chart-finished"')[1].split("</figure>")[0]
+        assert len(re.findall(r'class="delayq-mark" d="M\d+ 0v100"', figure)) == len(marked)
+        shown = re.findall(r"Release (?:&lt;b&gt;)?([\d.]+) began at", figure)
+        assert shown == marked * 2, "beside the line, and in the table"
+        assert "delayq-mark" not in html.split('id="delayq-chart-coming"')[1].split("</figure>")[0]

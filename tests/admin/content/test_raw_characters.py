@@ -62,7 +62,7 @@ def raw_store(stock: ShardApis) -> dict[str, str]:
     ids["known"] = add(stock, RAW, unique_by=f"{RAW} again", **{RAW: RAW})
     for kind in ("dispatcher", "worker"):
         said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "running": {RAW: 1}}
-        ended = (bytes(12), RAW, RAW, 1, "done", stock.clock.now_us, 1, 1, True, RAW)
+        ended = (bytes(12), RAW, RAW, 1, "done", stock.clock.now_us, 1, 1, 1, RAW)
         tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, endings=[ended], **said)
     ids["gone"] = f"{'0' * 24}-0"
     stock.operations.pause(RAW, by=RAW)

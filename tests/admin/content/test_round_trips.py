@@ -17,6 +17,7 @@ from tests.shard_apis import HOUR, SECOND, ShardApis
 VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "overview": ("queue_changelist", {}),
     "overview, a month ahead": ("queue_changelist", {"due": "month"}),
+    "overview, a week": ("queue_changelist", {"span": "week"}),
     "scheduled": ("scheduled", {}),
     "scheduled, filtered": ("scheduled", {"task": "nobody", "within": "24h"}),
     "scheduled, one queue": ("scheduled", {"queue": "mail"}),

@@ -31,7 +31,8 @@ def end(
 ) -> EndingRow:
     """Return an ending of some time ago."""
     lag_us = None if run_us is None else 400_000
-    return raw_id or next_id(), task, queue, 2, state, now_us - ago_us, lag_us, run_us, kept, ""
+    due_us = now_us - ago_us - (lag_us or 0) - (run_us or 0)
+    return raw_id or next_id(), task, queue, 1, state, due_us, lag_us, run_us, int(kept), ""
 
 
 def report(stock: ShardApis, *ends: EndingRow, name: str = "web1:4411") -> None:

@@ -14,7 +14,7 @@ from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment
 from django_delayq.processes.reporter import claims_status
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
-from tests.admin.page_content import words
+from tests.admin.page_content import link, words
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
 
@@ -316,3 +316,27 @@ def test_hostile_names_and_errors_stay_text(browser: Client, stock: ShardApis) -
     stock.operations.pause(evil, by=evil)
     for name in ("overview", "queues", "processes", "tasks"):
         assert "<script>alert" not in browser.get(page(name)).content.decode()
+
+
+def test_charts_of_a_week_are_by_the_hour(browser: Client, stock: ShardApis) -> None:
+    hour = stock.clock.now_us // HOUR_US
+    rows = {f"{hour - 100} all": "done 40 lag3 40 run9 40", f"{hour - 300} all": "done 500"}
+    stock.client.hset(stock.keys("metrics_by_hour"), mapping=rows)
+    tell(stock, done=2)
+    text = shown(browser, span="week", due="month")
+    assert "Finished per hour" in text and "Last 7 days: 42 done, 0 tried again, 0 failed." in text
+    assert "Last 7 days: half within" in text and "Last 7 days: 42 runs" in text
+    for query in ({}, {"span": "century"}):
+        assert "Last hour: 2 done" in shown(browser, **query)
+    answer = browser.get(page("overview", span="week", due="month"))
+    for name, address in (
+        ("1 hour", page("overview", due="month")),
+        ("24 hours", page("overview", span="week")),
+    ):
+        assert link(answer, name) == address
+
+
+def test_the_choice_of_a_span_says_which_is_shown(browser: Client) -> None:
+    html = browser.get(page("overview", span="week")).content.decode()
+    assert re.search(r'<a href="[^"]*span=week[^"]*" aria-current="true">7 days</a>', html)
+    assert "Nothing ran within the last 7 days." in words(html)

@@ -411,7 +411,7 @@ def report(role: ShardApis, every: ShardApis) -> Any:
     reports, process_id = ProcessReports(role.shard), bytes(8)
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
-    end = (bytes(12), "t", "default", 1, "done", 1, None, None, False, "")
+    end = (bytes(12), "t", "default", 1, "done", 1, None, None, 0, "")
     for _ in range(2):
         assert not reports.report(process_id, "worker", {}, metrics.take(), [end])
     reports.deregister(process_id, {})

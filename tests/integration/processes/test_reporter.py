@@ -164,7 +164,7 @@ def test_metrics_that_could_not_be_sent_are_sent_with_the_next_report() -> None:
 def test_of_endings_that_could_not_be_sent_the_newest_are_sent_with_the_next_report() -> None:
     reports, source = Reports(), Source()
     reporter = ProcessReporter(reports, source)  # type: ignore[arg-type]
-    ends: list[EndingRow] = [(bytes(12), "t", "q", number, "done", 1, 1, 1, False, "") for number in range(6)]
+    ends: list[EndingRow] = [(bytes(12), "t", "q", number, "done", 1, 1, 1, 0, "") for number in range(6)]
     for end in ends[:4]:
         source.endings.add(end)
     with pytest.raises(StoreUnavailable):

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from django_delayq._version import __version__
 from django_delayq.dispatcher.dispatcher import Dispatcher
 from django_delayq.metrics import (
     ALL_JOBS,
     MINUTE_US,
+    HourSeries,
     MetricsBuffer,
     Rows,
     Stats,
@@ -32,6 +34,11 @@ def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> Ro
 def hour(apis: ShardApis, dimension: bytes = ALL_JOBS, *, tasks: tuple[str, ...] = ()) -> Stats:
     """Return the last hour of a dimension."""
     return apis.store.dashboard(0).snapshot(tasks=tasks).hour(dimension)
+
+
+def week(apis: ShardApis, dimension: bytes = ALL_JOBS) -> HourSeries:
+    """Return the last week of a dimension."""
+    return HourSeries(apis.store.dashboard(0).snapshot(week_of=dimension).week)
 
 
 def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> None:
@@ -77,6 +84,103 @@ def test_names_beyond_the_bound_count_among_all_jobs_only(apis: ShardApis) -> No
     assert hour(apis).done == 1_100
     reports.report(code, "worker", {}, rows(task="task 0 7"))
     assert hour(apis, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
+
+
+def test_a_week_is_kept_by_the_hour_and_no_longer(apis: ShardApis) -> None:
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
+    hours = 200
+    for number in range(hours):
+        for _ in range(2):
+            reports.report(code, "worker", {}, rows(done=number))
+            apis.clock.advance(30 * MINUTE_US)
+    apis.clock.advance(-30 * MINUTE_US)
+    assert [each.done for each in week(apis).hours(apis.clock.now_us)] == [
+        2 * number for number in range(hours - 168, hours)
+    ]
+    assert apis.client.hlen(apis.keys("metrics_by_hour")) <= 3 * 169
+
+
+def test_an_hour_has_every_minute_once(apis: ShardApis) -> None:
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
+    # The clock is set back once.
+    for number, minutes in enumerate((0, 0, 1, 0, 5, -3, 0, 3, 0), 1):
+        apis.clock.advance(minutes * MINUTE_US)
+        for _ in range(2):
+            reports.report(code, "worker", {}, rows(done=3))
+        assert week(apis).week(apis.clock.now_us).done == 6 * number
+    assert week(apis).week(apis.clock.now_us) == hour(apis)
+
+
+def test_an_hour_survives_when_an_unused_series_is_removed(apis: ShardApis) -> None:
+    reports, code, mail = ProcessReports(apis.shard), os.urandom(8), queue_dimension("mail")
+    apis.add(queue="mail")
+    reports.report(code, "worker", {}, rows(done=7, queue="mail"))
+    apis.clock.advance(3 * HOUR)
+    for _ in range(200):
+        reports.report(code, "worker", {}, rows(queue="other"))
+    assert apis.client.hget(apis.keys("metrics"), mail) is None
+    assert week(apis, mail).week(apis.clock.now_us).done == 7
+
+
+def test_hours_beyond_a_week_are_removed(apis: ShardApis) -> None:
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
+    for name in "abcdef":
+        for _ in range(2):
+            reports.report(code, "worker", {}, rows(task=name))
+            apis.clock.advance(MINUTE_US)
+    apis.client.hset(apis.keys("metrics_by_hour"), mapping={b"written by hand": b"x", b"9" * 400: b"x"})
+    apis.clock.advance(168 * HOUR)
+    for _ in range(100):
+        reports.report(code, "worker", {}, rows(task="alive"))
+    fields = apis.client.hkeys(apis.keys("metrics_by_hour"))
+    assert all(int(field.split()[0]) >= (apis.clock.now_us // HOUR) - 167 for field in fields)
+
+
+def test_the_rows_of_hours_are_bounded(apis: ShardApis) -> None:
+    hour_now, key = apis.clock.now_us // HOUR, apis.keys("metrics_by_hour")
+    for start in range(0, 60_000, 10_000):
+        apis.client.hset(key, mapping={f"{hour_now} task:{start + number}": "done 1" for number in range(10_000)})
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
+    for _ in range(3):
+        reports.report(code, "worker", {}, rows(task="one too many"))
+        reports.report(code, "worker", {}, rows(task="7"))
+        apis.clock.advance(MINUTE_US)
+    assert apis.client.hlen(key) == 60_000
+    assert b"done 3" in apis.client.hget(key, f"{hour_now} task:7")
+
+
+def test_foreign_hours_read_as_empty(apis: ShardApis) -> None:
+    hour_now, key = apis.clock.now_us // HOUR, apis.keys("metrics_by_hour")
+    for number, foreign in enumerate((b"x", b"\xff", b"", b"done 3\n%d done 5" % hour_now, b"done -3")):
+        apis.client.hset(key, b"%d all" % (hour_now - number), foreign)
+    assert week(apis).week(apis.clock.now_us) == Stats()
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", {}, rows(done=2))
+    apis.clock.advance(MINUTE_US)
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", {}, rows(done=2))
+    assert week(apis).week(apis.clock.now_us).done == 4
+
+
+def test_a_release_is_known_from_its_first_report(redis_url: str, apis: ShardApis) -> None:
+    first_us = apis.clock.now_us
+    for name in ("1.0", "1.1", "1.0"):
+        release = ShardApis(redis_url, clock=apis.clock, RELEASE=name)
+        ProcessReports(release.shard).report(os.urandom(8), "dispatcher", {}, {})
+        release.close()
+        apis.clock.advance(SECOND)
+    assert apis.store.snapshot().releases == {"1.0": first_us, "1.1": first_us + SECOND}
+    ProcessReports(apis.shard).report(os.urandom(8), "worker", {}, {})
+    assert apis.store.snapshot().releases[__version__] == first_us + 3 * SECOND
+
+
+def test_the_newest_releases_are_kept(redis_url: str, apis: ShardApis) -> None:
+    apis.client.hset(apis.keys("releases"), "written by hand", "x")
+    for number in range(53):
+        release = ShardApis(redis_url, clock=apis.clock, RELEASE=f"r{number}")
+        ProcessReports(release.shard).report(os.urandom(8), "worker", {}, {})
+        release.close()
+        apis.clock.advance(SECOND)
+    assert set(apis.store.snapshot().releases) == {f"r{number}" for number in range(3, 53)}
+    assert apis.client.hlen(apis.keys("releases")) == 50
 
 
 def test_unused_names_are_removed(apis: ShardApis) -> None:
@@ -129,7 +233,7 @@ def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: Sha
     assert [process.kind for process in apis.store.dashboard(0).snapshot().processes] == ["dispatcher"]
     assert hour(apis).done == 2
     reports.deregister(dispatcher, {})
-    left = {apis.keys("metrics").encode(), apis.keys("queues").encode()}
+    left = {apis.keys(noun).encode() for noun in ("metrics", "queues", "releases")}
     assert set(apis.client.keys("*")) <= left
 
 

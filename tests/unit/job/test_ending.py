@@ -19,7 +19,7 @@ NOW = 1_700_000_000_000_000
 def row(number: int = 1, *, task: str = "shop.remind", state: str = "done", run_us: int | None = 5_000) -> EndingRow:
     """Return the row of one ending."""
     lag_us = None if run_us is None else -20
-    return number.to_bytes(12), task, "mail", number, state, NOW + number, lag_us, run_us, number % 2 == 1, ""
+    return number.to_bytes(12) + b"more", task, "mail", number, state, NOW + number, lag_us, run_us, number % 2, ""
 
 
 def packed(*rows: EndingRow, cipher: Cipher = PLAIN, most_bytes: int = 100_000) -> bytes:
@@ -35,15 +35,16 @@ def test_a_chunk_is_read_as_it_was_packed(number: int, cipher: Cipher) -> None:
     assert [
         (each.raw_id, each.task, each.queue, each.attempt, each.state, each.ended_us, each.lag_us, each.run_us)
         for each in found
-    ] == [each[:8] for each in rows]
-    assert [each.has_result for each in found] == [each[8] for each in rows]
+    ] == [(each[0][:12], *each[1:3], each[3] + 1, each[4], each[5] - 20 + 5_000, *each[6:8]) for each in rows]
+    assert [each.has_result for each in found] == [each[8] > 0 for each in rows]
     assert {(each.shard, each.worker) for each in found} == {(3, "host:1")}
-    assert (found[0].id, found[0].started_us) == (f"{0:024x}-3", NOW - 5_000)
+    assert (found[0].id, found[0].started_us) == (f"{0:024x}-3", NOW - 20)
 
 
 def test_a_job_that_did_not_run_has_no_times() -> None:
     [found] = read_endings(packed(row(state="expired", run_us=None)), shard=0, cipher=PLAIN)
     assert (found.state, found.lag_us, found.run_us, found.started_us) == (State.EXPIRED, None, None, None)
+    assert found.ended_us == NOW + 1
 
 
 def test_a_row_may_name_the_worker_that_ran_the_job() -> None:
@@ -67,13 +68,13 @@ def test_the_newest_endings_are_packed_if_all_are_too_large() -> None:
     rows = [row(number, task=os.urandom(150).hex()) for number in range(100)]
     chunk, number = pack_endings(rows, code=CODE, name="host:1", cipher=KEYS, most_bytes=2_000)
     assert 0 < number < 100 and len(chunk) <= 2_000
-    assert [each.attempt for each in read_endings(chunk, shard=0, cipher=KEYS)] == [*range(100 - number, 100)]
+    assert [each.attempt for each in read_endings(chunk, shard=0, cipher=KEYS)] == [*range(101 - number, 101)]
     assert pack_endings(rows, code=CODE, name="host:1", cipher=KEYS, most_bytes=10) == (b"", 0)
 
 
 def test_a_time_that_is_too_large_is_left_out() -> None:
-    chunk = packed((*row()[:5], 10**400, None, None, False, ""), row(2))
-    assert [each.attempt for each in read_endings(chunk, shard=0, cipher=PLAIN)] == [2]
+    chunk = packed((*row()[:5], 10**400, None, None, 0, ""), row(2))
+    assert [each.attempt for each in read_endings(chunk, shard=0, cipher=PLAIN)] == [3]
 
 
 @pytest.mark.parametrize(
