@@ -176,8 +176,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "metrics_by_hour": (
         "hash",
-        "hour and dimension -> its row, without the newest minute of its series; the last week, about 50 KB a dimension, at most "
-        "60,000 rows (18 MB); report writes it",
+        "hour and dimension -> its row, without the newest minute of its series; the last week, 50 KB a dimension; at "
+        "most 60,000 rows (18 MB); report writes it",
     ),
     "releases": (
         "hash",
