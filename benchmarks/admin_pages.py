@@ -51,6 +51,7 @@ PAGES = {
     "Recurring, by state": "recurring/?state=paused",
     "Calendar": "recurring/calendar/",
     "Tasks": "tasks/",
+    "One task": "tasks/tests.sample_app.tasks.noop/",
     "Processes": "processes/",
     "One job": "job/{job}/",
 }

@@ -192,7 +192,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     forward_stream.append(apis.shard, {"id": "an id"})
     survey, groups = apis.store.dashboard(apis.shard.index), apis.store.error_groups(apis.shard.index)
     assert sum(each.count for each in groups.find_error_groups()) == survey.snapshot().dead
-    assert survey.snapshot(tasks=["shop.remind"], week_of=ALL_JOBS).dead
+    assert survey.snapshot(tasks=["shop.remind"], dimension=ALL_JOBS, week=True).dead
     assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
 
 

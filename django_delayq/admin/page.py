@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cache, cached_property
@@ -141,12 +141,9 @@ class PageContext:
         """The error groups that have failed jobs, by their digests; one round trip."""
         return joined(self.reads.read(lambda shard: self.store.error_groups(shard).read_counts()).values())
 
-    def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, week_of: bytes = b"") -> Snapshot:
-        """Read the snapshot with stats of tasks, facts about the server, or the last week of a dimension.
-
-        Call it before `snapshot` is read.
-        """
-        snapshot = self.store.snapshot(tasks=tasks, facts=facts, week_of=week_of, reads=self.reads)
+    def load_snapshot(self, **options: Any) -> Snapshot:
+        """Read the snapshot with `options` of `DashboardQueries.snapshot()`; call it before `snapshot` is read."""
+        snapshot = self.store.snapshot(reads=self.reads, **options)
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
         self.__dict__.update(snapshot=snapshot, server_us=time_ns() // 1_000)
         return snapshot

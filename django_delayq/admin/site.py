@@ -33,6 +33,7 @@ from django_delayq.admin.views import (
     overview,
     processes,
     search,
+    task,
     tasks,
     unavailable,
 )
@@ -117,6 +118,7 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     # As for a job.
     ("recurring/<str:text_id>/", "recurring_schedule", schedule.show, _READ + _WRITE),
     ("tasks/", "tasks", tasks.show, _READ),
+    ("tasks/<delayq_queue:task>/", "task_detail", task.show, _READ),
     ("processes/", "processes", processes.show, _READ),
     ("search/", "search", search.show, _READ),
     ("action/", "action", action.show, _WRITE),

@@ -30,6 +30,8 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "schedule, paused": lambda ids: page("recurring_schedule", ids["schedule, paused"]),
     "schedule, unreadable": lambda ids: page("recurring_schedule", ids["schedule, unreadable"]),
     "tasks": lambda ids: page("tasks"),
+    "task": lambda ids: page("task_detail", "billing.tasks.send_invoice"),
+    "task, week": lambda ids: page("task_detail", "not.registered", span="week"),
     "processes": lambda ids: page("processes"),
     **{
         f"job, {state}": lambda ids, state=state: page("job_detail", ids[state])  # type: ignore[misc]

@@ -72,7 +72,12 @@ def chosen(page: PageContext) -> str:
 
 def load(page: PageContext, dimension: bytes, **options: Any) -> None:
     """Read the snapshot of the page with what `charts()` needs; `options` are those of `load_snapshot()`."""
-    page.load_snapshot(week_of=dimension if chosen(page) == "week" else b"", **options)
+    page.load_snapshot(dimension=dimension, week=chosen(page) == "week", **options)
+
+
+def total(page: PageContext, dimension: bytes) -> Stats:
+    """Return the total of the span that the page shows, after `load()`."""
+    return _history(page, dimension).total
 
 
 def charts(page: PageContext, dimension: bytes, *, link: Callable[[str], str]) -> list[Chart]:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
+from django_delayq.admin.charts import history
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_position
 from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
 from django_delayq.admin.job_rows import JobLine, JobRows
@@ -21,6 +22,7 @@ from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.job.errors.attempt_error import AttemptError
 from django_delayq.job.ids import from_text
+from django_delayq.metrics import queue_dimension
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.task import registry
@@ -42,6 +44,8 @@ def show_running(page: PageContext) -> HttpResponse:
 
 def show_ready(page: PageContext, queue: str) -> HttpResponse:
     """Show the ready jobs of a queue; it may have none yet."""
+    dimension = queue_dimension(queue)
+    history.load(page, dimension)
     state, options = page.snapshot.queues.get(queue, QueueState()), page.store.config.tasks.options_of(queue)
     has_tenants = options.fair or options.max_waiting is not None
     return show_list(
@@ -56,6 +60,7 @@ def show_ready(page: PageContext, queue: str) -> HttpResponse:
         tenants_url=page.url("queue_tenants", queue) if has_tenants else "",
         crumb=_("Queues"),
         crumb_url=page.url("queues"),
+        charts=history.charts(page, dimension, link=lambda span: page.url("queue_detail", queue, span=span)),
     )
 
 

@@ -86,11 +86,11 @@ def show(page: PageContext) -> PageResponse:
         TaskRow(task=name, hour=now.hour(task_dimension(name)), pause=now.paused_tasks.get(name))
         for name in sorted(unregistered)
     ]
-    lines += [_line(task, now.hour(task_dimension(name)), now.paused_tasks.get(name)) for name, task in known.items()]
+    lines += [row_of(task, now.hour(task_dimension(name)), now.paused_tasks.get(name)) for name, task in known.items()]
     return page.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=lines)
 
 
-def _line(task: Any, hour: Stats, pause: Pause | None) -> TaskRow:
+def row_of(task: Any, hour: Stats, pause: Pause | None) -> TaskRow:
     """Return what the template shows of a task. Not the task itself: it is callable, and templates call callables."""
     # As it is now: `OPTIONS` of an alias give options to tasks of Django's @task.
     task = task.as_configured()

@@ -4,6 +4,7 @@ One reading may run alone, or with those of other shards at the same time: then 
 """
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 from django_delayq.store.client.script_call import ScriptCall
@@ -29,3 +30,21 @@ def run_alone(reading: Reading[T], read_all: Callable[[Sequence[ReadCall]], list
             calls = reading.send(read_all(calls))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+
+
+def together(readings: Sequence[Reading[T]]) -> Reading[list[T]]:
+    """Return a reading that runs several side by side: each of its steps has one of each that has not ended."""
+    values: dict[int, T] = {}
+    # The first `None` starts a reading.
+    replies: dict[int, Any] = dict.fromkeys(range(len(readings)))
+    while len(values) < len(readings):
+        calls: dict[int, Sequence[ReadCall]] = {}
+        for at, its_replies in replies.items():
+            try:
+                calls[at] = readings[at].send(its_replies)
+            except StopIteration as end:
+                values[at] = end.value
+        if calls:
+            found = iter((yield [call for its_calls in calls.values() for call in its_calls]))
+            replies = {at: list(islice(found, len(its_calls))) for at, its_calls in calls.items()}
+    return [values[at] for at in range(len(readings))]

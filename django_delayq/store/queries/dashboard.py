@@ -31,23 +31,25 @@ class DashboardQueries:
         # Names of queues seldom change. With those of the last snapshot, one round trip is enough.
         self._queues: list[str] = []
 
-    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False, week_of: bytes = b"") -> Snapshot:
-        """Return a snapshot with the metrics of all jobs, each queue and the named tasks.
+    def snapshot(
+        self, *, tasks: Sequence[str] = (), facts: bool = False, dimension: bytes = b"", week: bool = False
+    ) -> Snapshot:
+        """Return a snapshot with the metrics of all jobs, each queue, the named tasks and one more dimension.
 
         With `facts`, it includes the server's INFO, if this user may read it, and counts the schedules with a fault.
-        With `week_of`, one of these dimensions, it includes its last week. One round trip, two if a queue is new.
-        O(log n) a queue, O(1) a process and task.
+        With `week`, it includes the last week of that dimension. One round trip, two if a queue is new. O(log n) a
+        queue, O(1) a process and task.
         """
-        return self._shard.read(self.read_snapshot(tasks=tasks, facts=facts, week_of=week_of))
+        return self._shard.read(self.read_snapshot(tasks=tasks, facts=facts, dimension=dimension, week=week))
 
     def read_snapshot(
-        self, *, tasks: Sequence[str] = (), facts: bool = False, week_of: bytes = b""
+        self, *, tasks: Sequence[str] = (), facts: bool = False, dimension: bytes = b"", week: bool = False
     ) -> Reading[Snapshot]:
         """Return the reading of `snapshot()`."""
-        snapshot, queues = yield from self._read_snapshot(self._queues, tasks, facts, week_of)
+        snapshot, queues = yield from self._read_snapshot(self._queues, tasks, facts, dimension, week)
         if queues != self._queues:
             self._queues = queues
-            snapshot, _ = yield from self._read_snapshot(queues, tasks, facts, week_of)
+            snapshot, _ = yield from self._read_snapshot(queues, tasks, facts, dimension, week)
         return snapshot
 
     def due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
@@ -74,19 +76,23 @@ class DashboardQueries:
         return sum(size or 0 for size in sizes)
 
     def _read_snapshot(
-        self, queues: Sequence[str], tasks: Sequence[str], facts: bool, week_of: bytes
+        self, queues: Sequence[str], tasks: Sequence[str], facts: bool, dimension: bytes, week: bool
     ) -> Reading[tuple[Snapshot, list[str]]]:
         """Return the reading of the snapshot with these queues, and of the names that it should have."""
         keys = self._shard.keys
-        dimensions = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
+        named = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
+        # A queue may be forgotten because it has had no job for a while.
+        dimensions = [*named, dimension] if dimension and dimension not in named else named
         places = [key for each in queues for key in keys.places(each)]
-        [reply] = yield [self._shard.call(_SNAPSHOT, [int(facts), week_of, *dimensions], more_keys=places)]
+        [reply] = yield [
+            self._shard.call(_SNAPSHOT, [int(facts), dimension if week else "", *dimensions], more_keys=places)
+        ]
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
         pauses, workers, dispatchers, reports, quiet, series, info, states, paused_tasks, schedules, releases, hours = (
             more
         )
         paused, statuses = dict(_pairs(pauses)), dict(_pairs(reports))
-        series_of = {dimension: text for dimension, text in zip(dimensions, series, strict=True) if text}
+        series_of = {each: text for each, text in zip(dimensions, series, strict=True) if text}
         snapshot = Snapshot(
             now_us=now_us,
             queues={
@@ -113,7 +119,7 @@ class DashboardQueries:
             ],
             servers={self._shard.route.server_label: ServerInfo.of(info)} if info else {},
             metrics=series_of,
-            week=hours_text(hours, series_of.get(week_of, b""), now_us=now_us) if week_of else b"",
+            week=hours_text(hours, series_of.get(dimension, b""), now_us=now_us) if week else b"",
             releases=read_releases(_pairs(releases)),
             paused_tasks=read_paused_tasks(paused_tasks[1::2]),
             schedules=schedules[0],

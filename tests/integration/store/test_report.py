@@ -38,7 +38,7 @@ def hour(apis: ShardApis, dimension: bytes = ALL_JOBS, *, tasks: tuple[str, ...]
 
 def week(apis: ShardApis, dimension: bytes = ALL_JOBS) -> HourSeries:
     """Return the last week of a dimension."""
-    return HourSeries(apis.store.dashboard(0).snapshot(week_of=dimension).week)
+    return HourSeries(apis.store.dashboard(0).snapshot(dimension=dimension, week=True).week)
 
 
 def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> None:
@@ -113,7 +113,6 @@ def test_an_hour_has_every_minute_once(apis: ShardApis) -> None:
 
 def test_an_hour_survives_when_an_unused_series_is_removed(apis: ShardApis) -> None:
     reports, code, mail = ProcessReports(apis.shard), os.urandom(8), queue_dimension("mail")
-    apis.add(queue="mail")
     reports.report(code, "worker", {}, rows(done=7, queue="mail"))
     apis.clock.advance(3 * HOUR)
     for _ in range(200):
