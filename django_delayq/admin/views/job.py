@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
+from django_delayq.admin.charts import timeline
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter, from_url_name, read_position
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
@@ -98,6 +99,11 @@ class JobDetail(JobContents):
             )
 
     @property
+    def timeline(self) -> timeline.Timeline | None:
+        """When it waited and ran."""
+        return timeline.of_job(self.line.row, self._page.now_us)
+
+    @property
     def traceback(self) -> str:
         """The stored text of the last error."""
         return printable(self.line.row.attempts.last_error, lines=True)
@@ -138,6 +144,7 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
             created_us=created_us(parsed_id[0]) if parsed_id else None,
             result=found.result if found else None,
             ended=ended,
+            timeline=timeline.of_ending(ended.ending) if ended else None,
             displayed=DisplayedArguments.of(found.job, page.config.redact) if found and found.job else None,
             log_entries=audit_log.for_job(text_id) if parsed_id else [],
         )
