@@ -110,7 +110,8 @@ def _history(page: PageContext, dimension: bytes) -> _History:
     moments = [zoned(begin_us + number * span.step_us, page.timezone) for number in range(len(steps))]
     if name == "week":
         labels = [f"{_day(at)} {at:%H:%M}" for at in moments]
-        axis = [*map(_day, moments[::24]), _("now")]
+        # Every second one: neighbours would touch on a narrow screen.
+        axis = [*("" if at % 2 else _day(day) for at, day in enumerate(moments[::24])), _("now")]
     else:
         labels = [f"{at:%H:%M}" for at in moments]
         axis = [*labels[:-9:10], _("now")]
@@ -118,7 +119,8 @@ def _history(page: PageContext, dimension: bytes) -> _History:
 
 
 def _day(at: datetime) -> str:
-    return date_format(at, "MONTH_DAY_FORMAT")
+    """Return a day of the last week: `Thu 20`."""
+    return date_format(at, "D j")
 
 
 def _marks(page: PageContext, begin_us: int, length_us: int) -> list[Mark]:
