@@ -8,6 +8,7 @@ from time import time_ns
 from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.ending import EndingRow
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
@@ -47,6 +48,7 @@ class Fixtures:
 
     def __init__(self, url: str) -> None:
         self._random, self._serial = Random(4), count(1)
+        self._ended: list[EndingRow] = []
         self.now_us = time_ns() // 1_000
         self.clock = FakeClock(self.now_us)
         self.apis = ShardApis(url, clock=self.clock)
@@ -154,8 +156,9 @@ class Fixtures:
 
     def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
-        rows = tally.take() if tally else {}
-        ProcessReports(self.apis.shard).report(code, kind, said, rows)
+        rows, endings = tally.take() if tally else {}, self._ended
+        self._ended = []
+        ProcessReports(self.apis.shard).report(code, kind, said, rows, endings)
 
     def _history(self) -> None:
         draw = self._random
@@ -165,13 +168,16 @@ class Fixtures:
             load = int(60 + 40 * math.sin(back / 9) + draw.randrange(15))
             for _ in range(load):
                 task = draw.choices(TASKS, [5, 8, 3, 1])[0]
-                tally.count_attempt(
-                    draw.choices(["done", "retried", "dead"], [96, 3.7, 0.3])[0],
-                    queue=task.queue,
-                    task=task.name,
-                    lag_us=int(draw.lognormvariate(9.5, 0.7)),
-                    run_us=int(draw.lognormvariate(12, 1.1)),
-                )
+                outcome = draw.choices(["done", "retried", "dead"], [96, 3.7, 0.3])[0]
+                lag_us, run_us = int(draw.lognormvariate(9.5, 0.7)), int(draw.lognormvariate(12, 1.1))
+                tally.count_attempt(outcome, queue=task.queue, task=task.name, lag_us=lag_us, run_us=run_us)
+                if outcome != "retried":
+                    raw_id = self.job(task, ago_us=3 * MINUTE).raw_id
+                    due_us = self.clock.now_us - MINUTE
+                    self._ended.append(
+                        (raw_id, task.name, task.queue, 0, outcome, due_us, lag_us, run_us, load % 2, "")
+                    )
+                    self.ids["ended"] = to_text(raw_id, 0)
             for _ in range(back % 3):
                 tally.count_attempt("snoozed", queue="email", task=send_invoice.name, lag_us=10_000, run_us=200_000)
             self._report(WORKERS[0], "worker", tally=tally, name="web1:4411")

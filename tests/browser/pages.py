@@ -35,7 +35,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "processes": lambda ids: page("processes"),
     **{
         f"job, {state}": lambda ids, state=state: page("job_detail", ids[state])  # type: ignore[misc]
-        for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown", "waits")
+        for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown", "waits", "ended")
     },
 }
 TABS = ("overview", "scheduled", "queues", "limits", "running", "finished", "failed", "recurring", "tasks", "processes")
