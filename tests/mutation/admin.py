@@ -12,7 +12,37 @@ SHOWN = "tests/integration/commands/operating/test_shown_jobs.py"
 TENANTS, TENANT_TOGGLES = "tests/admin/tenants/test_page.py", "tests/admin/tenants/test_toggles.py"
 CANCELS, PAUSES = "tests/admin/tenants/test_cancel.py", "tests/integration/store/tenants/test_pauses.py"
 
+ENDINGS, REPORT = "tests/integration/store/test_endings.py", "tests/integration/store/test_report.py"
+
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "the bytes of the last endings are not bounded",
+        "store/lua/report.lua",
+        " and bytes - its_bytes + #oldest <= most_bytes",
+        "",
+    ): (ENDINGS,),
+    at(
+        "endings that could not be sent are lost",
+        "processes/reporter.py",
+        "            source.endings.restore(endings)\n",
+    ): ("tests/integration/processes/test_reporter.py",),
+    at(
+        "a minute is added to its hour again with each report",
+        "store/lua/report.lua",
+        "local newest, line, rest = string.match(series, '^(%d+) ([^\\n]*)\\n()')\n",
+        "local newest, line, rest = string.match(series, '^(%d+) ([^\\n]*)\\n()')\n  add_to_hour(dimension, series)\n",
+    ): (REPORT,),
+    at(
+        "the hours of a series that is removed are lost",
+        "store/lua/report.lua",
+        "  add_to_hour(random, oldest)\n",
+    ): (REPORT,),
+    at(
+        "a page of a task shows jobs of tasks whose names end alike",
+        "admin/views/task.py",
+        'Filter(task=f"={name}", count=_SHOWN)',
+        "Filter(task=name, count=_SHOWN)",
+    ): ("tests/admin/history/test_task.py",),
     at(
         "a continued action changes the job at which Redis failed once more",
         "admin/actions/run.py",

@@ -85,7 +85,8 @@ def show(page: PageContext) -> HttpResponse:
         return HttpResponseRedirect(page.url("job_detail", job_filter.text))
     endings = page.store.endings(reads=page.reads)
     wanted = job_filter.with_absolute_times(page.now_us, ahead=False)
-    matching = [each for each in endings if _matches(each, wanted, outcome)]
+    is_filtered = job_filter.is_set or outcome is not None
+    matching = [each for each in endings if _matches(each, wanted, outcome)] if is_filtered else endings
     first, rows = _rows(matching, job_filter)
     last = first + len(rows)
     more = {"outcome": str(outcome)} if outcome else {}
@@ -101,7 +102,7 @@ def show(page: PageContext) -> HttpResponse:
         title=_("Finished jobs"),
         lines=[line_of(page, each) for each in rows],
         filter=job_filter,
-        filtered=job_filter.is_set or bool(outcome) or job_filter.cursor is not None,
+        filtered=is_filtered or job_filter.cursor is not None,
         first=first + 1,
         last=last,
         total=len(matching),

@@ -7,6 +7,7 @@ large one is compressed, after which it begins with another byte than JSON does.
 import json
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from zlib import compress, decompressobj, error
 
 from django_delayq.exceptions import BadBody
@@ -49,9 +50,7 @@ def read_endings(chunk: bytes, *, shard: int, cipher: Cipher) -> list[Ending]:
         if body[:1] != b"[":
             body = decompressobj().decompress(body, _MOST_OPENED)
         head, _, packed = body.partition(b"\n")
-        names = json.loads(head)
-        if not (has_type(names, list) and all(has_type(each, str) for each in names)):
-            return []
+        names = _small_names(head) if len(head) < _LARGE else _names(head)
         return [
             Ending(
                 raw_id=raw_id,
@@ -70,6 +69,18 @@ def read_endings(chunk: bytes, *, shard: int, cipher: Cipher) -> list[Ending]:
         ]
     except (BadBody, error, struct.error, ValueError, IndexError, RecursionError):
         return []
+
+
+def _names(head: bytes) -> Sequence[str]:
+    """Read the names of a chunk. Raises ValueError and RecursionError."""
+    names = json.loads(head)
+    if not (has_type(names, list) and all(has_type(each, str) for each in names)):
+        raise ValueError("not a list of names")
+    return tuple(names)
+
+
+#: A small project has a chunk for each ending, and few names.
+_small_names = lru_cache(maxsize=4096)(_names)
 
 
 def _packed(rows: Sequence[EndingRow], name: str) -> bytes:

@@ -1,12 +1,15 @@
 """Endings: the last jobs that ended, as their workers reported them. Reads only."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from django_delayq.job.ending import Ending
 from django_delayq.job.security.endings_record import read_endings
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.nodes.resp import encode
 from django_delayq.store.shard import Shard
+
+_MOMENT_AND_ID = attrgetter("ended_us", "raw_id")
 
 
 class EndingQueries:
@@ -29,9 +32,6 @@ class EndingQueries:
 
 def newest_endings(parts: Iterable[Iterable[Ending]], most: int) -> list[Ending]:
     """Return the newest endings of several shards, newest first; once each, although a report may be repeated."""
-    found = {(each.raw_id, each.ended_us): each for part in parts for each in part}
-    return sorted(found.values(), key=_moment, reverse=True)[:most]
-
-
-def _moment(ending: Ending) -> tuple[int, bytes]:
-    return ending.ended_us, ending.raw_id
+    found = {_MOMENT_AND_ID(each): each for part in parts for each in part}
+    # Keys are unique, so that no endings are compared.
+    return [ending for _, ending in sorted(found.items(), reverse=True)[:most]]
