@@ -192,8 +192,12 @@ def _in_query(job_list: JobList, job_filter: Filter) -> Filter:
     return replace(job_filter, queue="") if job_list is READY else job_filter
 
 
+def job_query(job_list: JobList, job_filter: Filter, row: JobRow) -> str:
+    """Return the query of a job's own page: the list to go back to, the row's position in it, and the filter."""
+    return _position(job_list, row) + _kept_query(job_filter)
+
+
 def _position(job_list: JobList, row: JobRow) -> str:
-    """Return the query of a job's own page: the list to go back to, and the row's position in it."""
     if job_list is RUNNING:
         # Each heartbeat moves running jobs in their list, so a position soon names no neighbours.
         return f"list={job_list.name}"

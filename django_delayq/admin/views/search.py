@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED, JobList
-from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.job_rows import JobLine, JobRows
 from django_delayq.admin.lists.search_terms import SearchTerms
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
@@ -66,7 +66,8 @@ def _show_key(page: PageContext, terms: SearchTerms, job_list: JobList, job_filt
         return HttpResponseRedirect(page.url("job_detail", found[0].id))
     title = _("Jobs with the key “%s”") % printable(key)
     lines = [JobLine(row, page.config.redact, url=page.url("job_detail", row.id)) for row in found]
-    return page.render("key.html", tab="", title=title, lines=lines)
+    rows = JobRows(now_us=page.now_us, timezone=page.timezone, cells=("task", "call", "id"), selectable=False)
+    return page.render("key.html", tab="", title=title, rows=rows.html(lines))
 
 
 def _holders(page: PageContext, terms: SearchTerms) -> list[JobRow]:

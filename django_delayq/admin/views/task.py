@@ -11,7 +11,7 @@ from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import FAILED, RUNNING, SCHEDULED, JobList, read_several
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
-from django_delayq.admin.views.lists import detail_url
+from django_delayq.admin.views.lists import job_query
 from django_delayq.admin.views.tasks import TaskRow, row_of
 from django_delayq.display.retry import retry_text
 from django_delayq.display.text import printable, short, span_text
@@ -67,7 +67,11 @@ def _parts(page: PageContext, name: str) -> list[Part]:
         Part(
             job_list=job_list,
             lines=[
-                JobLine(row, page.config.redact, url=detail_url(page, job_list, Filter(task=wanted.task), row))
+                JobLine(
+                    row,
+                    page.config.redact,
+                    url=f"{page.url('job_detail', row.id)}?{job_query(job_list, Filter(task=wanted.task), row)}",
+                )
                 for row in listing.rows
             ],
             url=job_list.address(page, "", Filter(task=wanted.task).query()),

@@ -243,9 +243,9 @@ MORE = [
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, key, member)"),
     at(
         "requeue does not reset the attempts",
-        "store/operations/dead_letters.py",
-        "cipher=self._cipher).revived()",
-        "cipher=self._cipher)",
+        "job/security/attempts_record.py",
+        "        return bytes(HEAD_SIZE) + rest\n",
+        "        return record\n",
     ),
     at("a pause with an end is never ended", PROMOTE, "      redis.call('HDEL', paused, ready)\n"),
     at(
