@@ -44,8 +44,13 @@ def show_running(page: PageContext) -> HttpResponse:
 
 def show_ready(page: PageContext, queue: str) -> HttpResponse:
     """Show the ready jobs of a queue; it may have none yet."""
-    dimension = queue_dimension(queue)
-    history.load(page, dimension)
+    dimension, has_charts = queue_dimension(queue), "span" in page.request.GET
+    if has_charts:
+        history.load(page, dimension)
+
+    def link(span: str) -> str:
+        return page.url("queue_detail", queue, span=span or "hour")
+
     state, options = page.snapshot.queues.get(queue, QueueState()), page.store.config.tasks.options_of(queue)
     has_tenants = options.fair or options.max_waiting is not None
     return show_list(
@@ -60,7 +65,9 @@ def show_ready(page: PageContext, queue: str) -> HttpResponse:
         tenants_url=page.url("queue_tenants", queue) if has_tenants else "",
         crumb=_("Queues"),
         crumb_url=page.url("queues"),
-        charts=history.charts(page, dimension, link=lambda span: page.url("queue_detail", queue, span=span)),
+        # They are as large as the list.
+        charts=history.charts(page, dimension, link=link) if has_charts else [],
+        charts_url="" if has_charts else link(""),
     )
 
 

@@ -72,13 +72,15 @@ def test_percentiles_and_charts_are_those_of_the_task(browser: Client, stock: Sh
     tell(stock, task="shop.other", queue="bulk", done=40, run_us=9_000_000)
     for query, last in (({}, "Last hour"), ({"span": "week"}, "Last 7 days")):
         shown = text(browser.get(page("task_detail", only_task, **query)))
-        assert f"{last}: 95 done, 0 tried again, 5 failed." in shown
+        assert f"{last}: 95 done, 0 retried, 5 failed." in shown
         assert "p99" in shown and "Share of runs" in shown
     answer = browser.get(page("task_detail", only_task, span="week"))
     assert link(answer, "1 hour") == page("task_detail", only_task)
     shown = text(browser.get(page("queue_detail", "bulk", span="week")))
     assert "Last 7 days: 40 done" in shown
-    assert link(browser.get(page("queue_detail", "bulk")), "7 days") == page("queue_detail", "bulk", span="week")
+    charts = browser.get(link(browser.get(page("queue_detail", "bulk")), "Charts"))
+    assert "Last hour: 40 done" in text(charts)
+    assert link(charts, "7 days") == page("queue_detail", "bulk", span="week")
 
 
 def test_a_task_that_is_not_registered_has_a_page(browser: Client, stock: ShardApis, only_task: str) -> None:

@@ -50,7 +50,7 @@ def test_a_job_shows_all_of_its_limits(browser: Client, stock: ShardApis) -> Non
     response = browser.get(page("job_detail", text_id))
     assert "Limits single, stripe, slow (&lt;script&gt;" in text(response)
     assert "<script>alert(1)" not in look(response)
-    assert "waits for" not in text(response)
+    assert "waits for the limit" not in text(response)
     without = to_text(stock.add(), 0)
     assert "<dt>Limits</dt>" not in browser.get(page("job_detail", without)).content.decode()
 

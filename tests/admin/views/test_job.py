@@ -90,7 +90,7 @@ def test_a_job_that_waits_for_code_shows_why_and_since_when(browser: Client, sto
     listed = browser.get(page("scheduled"))
     assert "1/3 waits" in text(listed)
     assert 'title="It waits for a worker that knows it. task not known"' in listed.content.decode()
-    [sent] = browser.get(page("export", "scheduled")).streaming_content
+    sent = b"".join(browser.get(page("export", "scheduled")).streaming_content)
     assert json.loads(sent)["waiting_for"] == "unknown task"
 
 

@@ -324,7 +324,7 @@ def test_charts_of_a_week_are_by_the_hour(browser: Client, stock: ShardApis) -> 
     stock.client.hset(stock.keys("metrics_by_hour"), mapping=rows)
     tell(stock, done=2)
     text = shown(browser, span="week", due="month")
-    assert "Finished per hour" in text and "Last 7 days: 42 done, 0 tried again, 0 failed." in text
+    assert "Finished per hour" in text and "Last 7 days: 42 done, 0 retried, 0 failed." in text
     assert "Last 7 days: half within" in text and "Last 7 days: 42 runs" in text
     for query in ({}, {"span": "century"}):
         assert "Last hour: 2 done" in shown(browser, **query)
