@@ -99,7 +99,8 @@ def _batches(
     try:
         for _shard, batch in iter_batches(page, job_list, job_filter):
             yield [describe(row) for row in batch.rows]
-        yield [{"incomplete": text} for text in page.missing]
+        if page.missing:
+            yield [{"incomplete": text} for text in page.missing]
     except StoreError as error:
         # Too late for another status: the last line of the file says that it is incomplete.
         yield [{"incomplete": str(error)}]

@@ -113,7 +113,7 @@ def test_a_long_action_stops_at_its_button(window: PageSession, stock: Fixtures,
     window.request_action("run_now")
     window.page.get_by_role("button", name="Run 203 jobs now").click()
     window.page.get_by_role("button", name="Stop here").click()
-    expect(window.page.locator(".messagelist")).to_contain_text("Stopped. Made")
+    expect(window.page.locator(".messagelist")).to_contain_text("Stopped. 1 job will run now")
     window.open(page("overview"))
     expect(window.page.get_by_role("button", name="Continue")).to_have_count(0)
     # Not calm: the browser reports the request that the button interrupts.

@@ -55,7 +55,7 @@ def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock:
     assert stock.apis.inspection.counts().dead == before
     plain.page.get_by_label("spread").fill("30")
     button.click()
-    expect(plain.page.locator(".messagelist .success")).to_contain_text(f"Set {before} to be retried")
+    expect(plain.page.locator(".messagelist .success")).to_contain_text(f"{before} retries scheduled")
     assert stock.apis.inspection.counts().dead == 0
 
 
@@ -88,7 +88,7 @@ def test_a_long_action_continues_by_its_button(
         plain.page.get_by_role("button", name="Continue").click()
         pressed += 1
         assert pressed <= 2 * number
-    expect(ended).to_contain_text(f"Deleted {number}")
+    expect(ended).to_contain_text(f"{number} jobs deleted")
     assert pressed >= number - 1
     plain.assert_calm()
 
