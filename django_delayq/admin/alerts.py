@@ -34,8 +34,12 @@ class Alert:
 
 
 def alerts(page: PageContext, rows: Sequence[JobRow] = ()) -> list[Alert]:
-    """Return the problems in the snapshot and in rows that the page read anyway; makes no round trip of its own."""
-    return [*_processes(page), *_queues(page), *_server(page), *_schedules(page), *_unknown_tasks(page, rows)]
+    """Return the problems in the snapshot and in rows that the page read anyway, the severe ones first.
+
+    It makes no round trip of its own.
+    """
+    found = [*_processes(page), *_queues(page), *_server(page), *_schedules(page), *_unknown_tasks(page, rows)]
+    return sorted(found, key=lambda alert: not alert.severe)
 
 
 def _processes(page: PageContext) -> Iterator[Alert]:

@@ -298,7 +298,7 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
         "failed": _("Failed"),
         "recurring": _("Recurring"),
         "tasks": _("Tasks"),
-        "processes": _("Workers & dispatchers"),
+        "processes": _("Workers"),
     }
     counts: dict[str, int] = {}
     if not redis_down:

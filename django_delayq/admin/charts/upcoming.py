@@ -1,6 +1,6 @@
 """Chart of the jobs that become due within the next hour, day or month; its bars link to these jobs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -37,9 +37,12 @@ SPANS = {
 _DEFAULT = "day"
 
 
-def chart(page: PageContext) -> Chart:
-    """Return the chart of the span that the query string names; one round trip, O(log n) a bar."""
-    chosen, span_of_past = page.request.GET.get("due", ""), page.request.GET.get("span", "")
+def chart(page: PageContext, *, link: Callable[[str], str]) -> Chart:
+    """Return the chart of the span that the query string names; one round trip, O(log n) a bar.
+
+    `link` returns the address of the page for the name of a span, which is empty for the default.
+    """
+    chosen = page.request.GET.get("due", "")
     name = chosen if chosen in SPANS else _DEFAULT
     span, waiting = SPANS[name], page.snapshot.total
     edges = list(_edges(page, span))
@@ -60,8 +63,7 @@ def chart(page: PageContext) -> Chart:
         text=grouped,
         urls=[page.url("scheduled", **{"from": start, "to": end - 1}) for start, end in pairwise(edges)],
         toggle_links=[
-            (str(each.title), page.url("overview", due="" if key == _DEFAULT else key, span=span_of_past), key == name)
-            for key, each in SPANS.items()
+            (str(each.title), link("" if key == _DEFAULT else key), key == name) for key, each in SPANS.items()
         ],
     )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_delayq.admin.alerts import alerts
 from django_delayq.admin.charts import history, upcoming
@@ -38,21 +38,37 @@ class Tile:
     bad: bool = False
 
 
+#: Names in addresses -> titles of the tabs below the chart of what comes, and which of `history.charts()` each shows.
+_TABS = {
+    "": (gettext_lazy("Finished"), (0, 1)),
+    "delay": (gettext_lazy("Start delay"), (1, 2)),
+    "run": (gettext_lazy("Run time"), (3, 4)),
+}
+
+
 def show(page: PageContext) -> PageResponse:
     """Return the page; three round trips."""
     history.load(page, ALL_JOBS, facts=True)
-    now, due = page.snapshot, page.request.GET.get("due", "")
-    finished, *times = history.charts(page, ALL_JOBS, link=lambda span: page.url("overview", due=due, span=span))
+    now, chosen = page.snapshot, {name: page.request.GET.get(name, "") for name in ("due", "span", "charts")}
+
+    def link(name: str, value: str) -> str:
+        return page.url("overview", **{**chosen, name: value})
+
+    past = history.charts(page, ALL_JOBS, link=lambda span: link("span", span))
+    tab = chosen["charts"] if chosen["charts"] in _TABS else ""
     newest = read(page, FAILED, Filter(count=_LOOKED)).rows if now.dead else []
-    tiles = _tiles(page, now)
+    tiles, found = _tiles(page, now), alerts(page, newest)
     return page.render(
         "overview.html",
         tab="overview",
         title=_("Delayed jobs"),
-        alerts=alerts(page, newest),
+        alerts=found,
+        is_clear=not (found or page.missing or any(tile.bad for tile in tiles)),
         tiles=tiles,
         announcement=", ".join(f"{tile.title} {grouped(tile.number)}" for tile in tiles),
-        charts=[finished, upcoming.chart(page), *times],
+        coming=upcoming.chart(page, link=lambda due: link("due", due)),
+        charts=[past[number] for number in _TABS[tab][1]],
+        chart_tabs=[(str(title), link("charts", name), name == tab) for name, (title, _charts) in _TABS.items()],
         queues=states(page),
         newest=[JobLine(row, page.config.redact) for row in newest[:_SHOWN]],
         facts=_facts(page),
@@ -71,19 +87,23 @@ def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
         following = _("none to come")
     else:
         following = _("next in %s") % duration_text(max(0, total.next_due_us - now.now_us))
-    overdue, oldest = _("oldest %s") % since(total.oldest_overdue_us), _("oldest %s") % since(total.oldest_ready_us)
-    longest, newest = _("longest %s") % since(run_us), _("newest %s") % since(now.newest_death_us)
+    # A healthy zero is quiet: it has no explanation.
+    overdue = _("oldest %s") % since(total.oldest_overdue_us) if total.overdue else ""
+    oldest = _("oldest %s") % since(total.oldest_ready_us) if total.ready else ""
+    longest = _("longest %s") % since(run_us) if now.claimed else ""
+    newest = _("newest %s") % since(now.newest_death_us) if now.dead else ""
+    died = _("+%s/h") % grouped(now.died_last_hour) if now.died_last_hour else ""
     of_slots = ngettext("of %(slots)s slot", "of %(slots)s slots", slots) % {"slots": grouped(slots)}
-    run_time = _("run time p95 %s") % duration_text(hour.run_us(_MOST))
+    run_time = _("run time p95 %s") % duration_text(hour.run_us(_MOST)) if hour.finished else ""
     return [
         Tile(_("Scheduled"), total.scheduled, following, page.url("scheduled")),
         Tile(_("Overdue"), total.overdue, overdue, page.url("scheduled", within="overdue"), bad=bool(total.overdue)),
         Tile(_("Ready"), total.ready, oldest, page.url("queues")),
         Tile(_("Running"), now.claimed, longest, page.url("running"), of_slots),
+        Tile(_("Failed"), now.dead, newest, page.url("failed"), died, bool(now.dead)),
         Tile(
-            _("Failed"), now.dead, newest, page.url("failed"), _("+%s/h") % grouped(now.died_last_hour), bool(now.dead)
+            _("Done, 1 h"), hour.done, run_time, page.url("tasks"), percent(hour.success_share) if hour.finished else ""
         ),
-        Tile(_("Done, 1 h"), hour.done, run_time, page.url("tasks"), percent(hour.success_share)),
     ]
 
 

@@ -157,6 +157,12 @@
             getSelection().selectAllChildren(source);
         }
     });
+    // A browser shows the title of a column late, and never by touch.
+    for (const type of ["pointerover", "focusin"]) root.addEventListener(type, (event) => {
+        const column = event.target.closest?.(".delayq-plot a, .delayq-plot g");
+        const shown = column?.closest("figure").querySelector(".delayq-figure");
+        if (shown) shown.textContent = column.querySelector("title").textContent;
+    });
     // The server refuses a second submit of one step, and the browser would show that refusal in place of the result.
     let sent = 0;
     root.addEventListener("submit", (event) => {

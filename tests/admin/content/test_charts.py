@@ -129,9 +129,9 @@ def test_coordinates_are_not_localized(language: str, browser: Client, stock: Sh
 def test_every_chart_has_a_description_and_a_table(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=3, retried=2, dead=1, queue="mail")
     stock.add(delay=60_000_000)
-    text = browser.get(page("overview")).content.decode()
-    figures = re.findall(r"<figure.*?</figure>", text, re.DOTALL)
-    assert len(figures) == 6
+    pages = [browser.get(page("overview", charts=tab)).content.decode() for tab in ("", "delay", "run")]
+    figures = [figure for text in pages for figure in re.findall(r"<figure.*?</figure>", text, re.DOTALL)]
+    assert len(figures) == 9
     for figure in figures:
         assert re.search(r'role="(img|group)"', figure)
         name = re.search(r'aria-labelledby="([^"]*)"', figure)
@@ -140,8 +140,9 @@ def test_every_chart_has_a_description_and_a_table(browser: Client, stock: Shard
         assert "<desc id=" in figure
         assert "<details" in figure
         assert "<caption" in figure
-    ids = re.findall(r'\sid="([^"]*)"', text)
-    assert len(ids) == len(set(ids))
+    for text in pages:
+        ids = re.findall(r'\sid="([^"]*)"', text)
+        assert len(ids) == len(set(ids))
 
 
 def test_a_mark_is_a_line_with_a_sentence(browser: Client, stock: ShardApis, delayq_settings: Any) -> None:

@@ -64,7 +64,7 @@ def test_tiles_count_the_jobs_in_each_state(browser: Client, stock: ShardApis) -
     stock.worker().take(1)
     text = shown(browser)
     assert "Scheduled 1,200 next in 24 h" in text
-    assert "Overdue 0 oldest –" in text
+    assert "Overdue 0 Ready" in text
     assert re.search(r"Ready 1 oldest \d+", text)
     assert re.search(r"Running 1 of 8 slots longest (1[2-9]|[2-5]\d) s", text)
     assert re.search(r"Failed 1 \+1/h newest \d+", text)
@@ -287,9 +287,42 @@ def test_the_last_hour_has_figures(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=90, retried=7, dead=3, lag_us=6_000, run_us=300_000)
     text = shown(browser)
     assert "Last hour: 90 done, 7 retried, 3 failed." in text
-    assert "Last hour: 100 runs, most often 4 ms–8 ms." in text
-    assert "Last hour: 100 runs, most often 256 ms–512 ms." in text
     assert "Last hour: half within 6 ms, 95% within 8 ms." in text
+    text = shown(browser, charts="delay")
+    assert "Last hour: half within 6 ms, 95% within 8 ms." in text
+    assert "Last hour: 100 runs, most often 4 ms–8 ms." in text
+    assert "Last hour: 100 runs, most often 256 ms–512 ms." in shown(browser, charts="run")
+
+
+def test_what_comes_and_two_charts_are_shown_and_tabs_lead_to_the_others(browser: Client, stock: ShardApis) -> None:
+    tell(stock, done=90)
+
+    def titles(answer: Any) -> list[str]:
+        return re.findall(r"<figcaption><h2>([^<]*)<", answer.content.decode())
+
+    first = browser.get(page("overview", due="hour"))
+    assert titles(first) == ["Coming due", "Finished per minute", "Start delay"]
+    assert titles(browser.get(link(first, "Start delay"))) == ["Coming due", "Start delay", "Start delay, how often"]
+    run = browser.get(link(first, "Run time"))
+    assert titles(run) == ["Coming due", "Run time", "Run time, how often"]
+    assert link(run, "30 days") == page("overview", due="month", charts="run")
+    assert titles(browser.get(page("overview", charts="no such"))) == titles(first)
+
+
+def test_a_healthy_page_says_so_and_its_zeros_are_quiet(browser: Client, stock: ShardApis) -> None:
+    both_at_work(stock)
+    assert "All clear. Jobs start in time, and none has failed for good. Scheduled 0" in shown(browser)
+    html = browser.get(page("overview")).content.decode()
+    assert len(re.findall('<strong class="quiet">0</strong>', html)) == 6
+    stock.add_dead()
+    assert "Jobs start in time" not in shown(browser)
+
+
+def test_severe_problems_come_first(browser: Client, stock: ShardApis) -> None:
+    stock.add(queue="mail")
+    stock.operations.pause("mail", by="ann")
+    words_of = [alert.split(":")[0] for alert in alerts(browser)]
+    assert words_of == sorted(words_of, key=["Problem", "Note"].index) and set(words_of) == {"Problem", "Note"}
 
 
 def test_expired_jobs_are_counted_if_there_are_any(browser: Client, stock: ShardApis) -> None:
@@ -325,15 +358,13 @@ def test_charts_of_a_week_are_by_the_hour(browser: Client, stock: ShardApis) -> 
     tell(stock, done=2)
     text = shown(browser, span="week", due="month")
     assert "Finished per hour" in text and "Last 7 days: 42 done, 0 retried, 0 failed." in text
-    assert "Last 7 days: half within" in text and "Last 7 days: 42 runs" in text
+    assert "Last 7 days: half within" in text
+    assert "Last 7 days: 42 runs" in shown(browser, span="week", charts="run")
     for query in ({}, {"span": "century"}):
         assert "Last hour: 2 done" in shown(browser, **query)
-    answer = browser.get(page("overview", span="week", due="month"))
-    for name, address in (
-        ("1 hour", page("overview", due="month")),
-        ("24 hours", page("overview", span="week")),
-    ):
-        assert link(answer, name) == address
+    html = browser.get(page("overview", span="week", due="month")).content.decode()
+    assert f'<a href="{page("overview", due="month")}">1 hour</a>' in html
+    assert f'<a href="{page("overview", span="week")}">24 hours</a>' in html
 
 
 def test_the_choice_of_a_span_says_which_is_shown(browser: Client) -> None:
