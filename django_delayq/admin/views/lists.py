@@ -106,6 +106,9 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
 
     next_cursor, previous_cursor = listing.next_cursor, listing.previous_cursor
     in_query = _in_query(job_list, job_filter)
+    next_url = address(in_query.page(next_cursor)) if next_cursor else ""
+    # A search that has not filled its page continues; backwards, it would add rows above those that somebody reads.
+    is_unfinished = listing.scanned is not None and len(listing.rows) < job_filter.count and not job_filter.before
     export_url = "?".join(filter(None, (page.url("export", job_list.name), job_filter.page())))
     actions = [action for action in BULK_ACTIONS.values() if action.in_menu and job_list.name in action.job_lists]
     kept = _kept_query(job_filter)
@@ -130,7 +133,8 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "actions": actions if page.may_manage else [],
         "first_url": address(in_query.page()),
         "last_url": address(in_query.page(before=True)),
-        "next_url": address(in_query.page(next_cursor)) if next_cursor else "",
+        "next_url": next_url,
+        "searched_next": next_url if is_unfinished else "",
         "previous_url": address(in_query.page(previous_cursor, before=True)) if previous_cursor else "",
         "reverse_label": job_list.sort_labels[job_filter.reversed],
         "reverse_url": address(replace(in_query, reversed=not job_filter.reversed).page()),
