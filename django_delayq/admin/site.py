@@ -21,7 +21,7 @@ from django_delayq import runtime
 from django_delayq.admin import timezone as zone
 from django_delayq.admin.actions import view as action
 from django_delayq.admin.actions.session import unfinished
-from django_delayq.admin.filters import from_url_name, url_name
+from django_delayq.admin.lists.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.permissions import may_view, problems
 from django_delayq.admin.views import (

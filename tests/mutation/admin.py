@@ -102,7 +102,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (BOUNDS,),
     at(
         "the worker name of a running job is shown unescaped",
-        "admin/job_rows.py",
+        "admin/lists/job_rows.py",
         "return printable(self.row.worker)",
         "return self.row.worker",
     ): (RAW,),
@@ -378,7 +378,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (f"{SCHEDULES}/test_actions.py",),
     at(
         "a page of schedules leaves out the rest of its batch",
-        "admin/schedule_list.py",
+        "admin/lists/schedule_list.py",
         "next_position = start._replace(skipped=start.skipped + wanted.count)",
         "next_position = None if at_end else Position(shard, cursor)",
     ): (f"{SCHEDULES}/test_list.py",),

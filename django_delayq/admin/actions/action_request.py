@@ -12,8 +12,8 @@ from django.core import signing
 from django.http import HttpRequest, QueryDict
 
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction, Target
-from django_delayq.admin.filters import Cursor, Filter, read_cursor, write_cursor
-from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, JobList
+from django_delayq.admin.lists.filters import Cursor, Filter, read_cursor, write_cursor
+from django_delayq.admin.lists.job_lists import FAILED, JOB_LISTS, READY, JobList
 from django_delayq.job.ids import from_text
 
 _SALT = "django_delayq.admin.action_request"

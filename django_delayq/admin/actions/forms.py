@@ -14,7 +14,7 @@ from django.utils.functional import cached_property
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import LATEST_US, SECOND_US, moment_us
 from django_delayq.display.text import printable

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext_lazy
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.job_lists import FAILED, RUNNING, counted
+from django_delayq.admin.lists.job_lists import FAILED, RUNNING, counted
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text, zoned

@@ -7,11 +7,11 @@ from time import monotonic
 from typing import NamedTuple
 
 from django_delayq import runtime
-from django_delayq.admin import job_lists
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, Target
 from django_delayq.admin.actions.selection import matching
-from django_delayq.admin.filters import Cursor
+from django_delayq.admin.lists import job_lists
+from django_delayq.admin.lists.filters import Cursor
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
 from django_delayq.store.operations.spread import Spread

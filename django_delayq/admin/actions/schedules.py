@@ -12,8 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm
 from django_delayq.admin.actions.schedule_form import ScheduleForm
+from django_delayq.admin.lists.schedule_list import ListRequest
 from django_delayq.admin.page import PageContext
-from django_delayq.admin.schedule_list import ListRequest
 from django_delayq.display.text import printable
 from django_delayq.exceptions import InvalidSchedule, JobRefused
 from django_delayq.job.ids import to_text

@@ -10,12 +10,12 @@ from itertools import chain, islice
 from time import monotonic
 
 from django_delayq import runtime
-from django_delayq.admin import job_lists
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import Target
-from django_delayq.admin.filters import SIZES
-from django_delayq.admin.job_lists import FAILED, READY
-from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.lists import job_lists
+from django_delayq.admin.lists.filters import SIZES
+from django_delayq.admin.lists.job_lists import FAILED, READY
+from django_delayq.admin.lists.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
 from django_delayq.store.digests import tenant_digest

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.http import HttpRequest
 
 from django_delayq.admin.actions.action_request import ActionRequest
-from django_delayq.admin.job_lists import counted
+from django_delayq.admin.lists.job_lists import counted
 
 #: Nonce of a request -> number of its next step; and for how many requests.
 _STEPS, _REQUESTS_KEPT = "django_delayq.actions", 100

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm, PauseForm
 from django_delayq.admin.actions.messages import parameters_text
-from django_delayq.admin.filters import from_url_name, url_name
+from django_delayq.admin.lists.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreUnavailable

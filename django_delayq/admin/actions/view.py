@@ -22,7 +22,7 @@ from django_delayq.admin.actions.bulk_actions import ActionResult, Target
 from django_delayq.admin.actions.forms import ActionForm
 from django_delayq.admin.actions.messages import log_text, parameters_text, result_text, selection_text
 from django_delayq.admin.actions.run import run
-from django_delayq.admin.job_lists import JOB_LISTS, READY, counted
+from django_delayq.admin.lists.job_lists import JOB_LISTS, READY, counted
 from django_delayq.admin.page import PageContext
 from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.text import printable

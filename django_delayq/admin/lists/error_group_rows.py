@@ -8,9 +8,9 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.filters import ORDERS, Filter
-from django_delayq.admin.job_lists import FAILED
 from django_delayq.admin.lists.error_groups import GroupChoice, GroupOfShards
+from django_delayq.admin.lists.filters import ORDERS, Filter
+from django_delayq.admin.lists.job_lists import FAILED
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import DAY_US
 from django_delayq.display.text import printable, short

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from django_delayq.admin.filters import Filter
+from django_delayq.admin.lists.filters import Filter
 from django_delayq.job.errors.error_group import ErrorGroup
 from django_delayq.store.queries.error_groups import ErrorGroupCount
 from django_delayq.store.queries.job_filter import names_match

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.errors import ErrorSummary, outcome_name
-from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import READY, JobList
+from django_delayq.admin.lists.filters import Filter
+from django_delayq.admin.lists.job_lists import READY, JobList
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import zoned

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import FILTER_NAMES, OVERDUE, SPANS, Filter, from_url_name, read_moment, url_name
+from django_delayq.admin.lists.filters import FILTER_NAMES, OVERDUE, SPANS, Filter, from_url_name, read_moment, url_name
 from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.display.text import read_span
 

@@ -16,8 +16,8 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_batches
+from django_delayq.admin.lists.filters import Filter
+from django_delayq.admin.lists.job_lists import JOB_LISTS, READY, JobList, iter_batches
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.lists import filter_of
 from django_delayq.clock import moment

@@ -7,9 +7,9 @@ from django.http import HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_delayq.admin.filters import ORDERS, Filter
-from django_delayq.admin.job_lists import FAILED
 from django_delayq.admin.lists.error_group_rows import group_rows
+from django_delayq.admin.lists.filters import ORDERS, Filter
+from django_delayq.admin.lists.job_lists import FAILED
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views import lists
 from django_delayq.clock import DAY_US

@@ -9,7 +9,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_delayq.admin.filters import SIZES, Cursor, Filter, url_name
+from django_delayq.admin.lists.filters import SIZES, Cursor, Filter, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.lists import filter_of
 from django_delayq.display.text import printable, short

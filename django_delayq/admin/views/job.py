@@ -13,9 +13,9 @@ from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
 from django_delayq.admin.charts import timeline
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.filters import Filter, from_url_name, read_position
-from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
-from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.lists.filters import Filter, from_url_name, read_position
+from django_delayq.admin.lists.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
+from django_delayq.admin.lists.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.finished import EndingLine, line_of
 from django_delayq.display.arguments import DisplayedArguments

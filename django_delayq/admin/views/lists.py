@@ -10,13 +10,13 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_delayq.admin import job_lists
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from django_delayq.admin.charts import history
-from django_delayq.admin.filters import SIZES, Filter, url_name, write_position
-from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
-from django_delayq.admin.job_rows import JobLine, JobRows
+from django_delayq.admin.lists import job_lists
 from django_delayq.admin.lists.filter_chips import chips
+from django_delayq.admin.lists.filters import SIZES, Filter, url_name, write_position
+from django_delayq.admin.lists.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
+from django_delayq.admin.lists.job_rows import JobLine, JobRows
 from django_delayq.admin.lists.search_terms import write_term
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable

@@ -8,9 +8,9 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_delayq.admin.alerts import alerts
 from django_delayq.admin.charts import history, upcoming
-from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import FAILED, read
-from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.lists.filters import Filter
+from django_delayq.admin.lists.job_lists import FAILED, read
+from django_delayq.admin.lists.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.queues.queues import states
 from django_delayq.metrics import ALL_JOBS

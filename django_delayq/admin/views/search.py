@@ -7,9 +7,9 @@ from django.http import HttpResponse, HttpResponseRedirect, QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED, JobList
-from django_delayq.admin.job_rows import JobLine, JobRows
+from django_delayq.admin.lists.filters import Filter
+from django_delayq.admin.lists.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED, JobList
+from django_delayq.admin.lists.job_rows import JobLine, JobRows
 from django_delayq.admin.lists.search_terms import SearchTerms
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable

@@ -7,9 +7,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.charts import history
-from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import FAILED, RUNNING, SCHEDULED, JobList, read_several
-from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.lists.filters import Filter
+from django_delayq.admin.lists.job_lists import FAILED, RUNNING, SCHEDULED, JobList, read_several
+from django_delayq.admin.lists.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.lists import job_query
 from django_delayq.admin.views.tasks import TaskRow, row_of

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import Filter, url_name
-from django_delayq.admin.job_lists import FAILED, SCHEDULED, read
+from django_delayq.admin.lists.filters import Filter, url_name
+from django_delayq.admin.lists.job_lists import FAILED, SCHEDULED, read
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.display.retry import retry_text
 from django_delayq.display.text import printable, span_text

@@ -8,7 +8,7 @@ from django.http import QueryDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_delayq.admin.filters import Filter, from_url_name, url_name
+from django_delayq.admin.lists.filters import Filter, from_url_name, url_name
 from tests.admin.jobs import HOSTILE
 
 NOW = 1_800_000_000_000_000

@@ -8,7 +8,7 @@ from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_delayq.admin.filters import Filter
+from django_delayq.admin.lists.filters import Filter
 from django_delayq.admin.lists.search_terms import SearchTerms, suggestions, write_term
 from django_delayq.job.ids import to_text
 from django_delayq.task import registry

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.job.ending import EndingRow
 from django_delayq.job.ids import next_id, to_text
 from django_delayq.store.process_reports import ProcessReports

@@ -8,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_delayq import delayed_task
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.operations.limits import LimitOperations

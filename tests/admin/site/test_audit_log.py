@@ -11,7 +11,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client, RequestFactory
 
 from django_delayq.admin import audit_log
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from tests.admin.conftest import page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
 from tests.admin.page_content import text

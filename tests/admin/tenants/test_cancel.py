@@ -10,7 +10,7 @@ from django.contrib.admin.models import DELETION, LogEntry
 from django.core import signing
 from django.test import Client
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ids import to_text

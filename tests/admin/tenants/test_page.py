@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.views.queues import tenants
 from django_delayq.display.text import printable
 from django_delayq.job.ids import to_text

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.conf.limit_rules import LimitRule
 from django_delayq.display.limits import rule_text, with_declared_values

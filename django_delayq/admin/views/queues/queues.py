@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.display.text import printable
 from django_delayq.metrics import Stats, queue_dimension

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.schedules.load import HOURS, Load, WeekLoad, week_load
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US

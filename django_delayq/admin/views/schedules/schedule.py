@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.messages import moment_text
 from django_delayq.admin.actions.schedules import SCHEDULE_ACTIONS, refusal
-from django_delayq.admin.filters import url_name
+from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.schedules.rows import ScheduleRow
 from django_delayq.display.job_contents import JobContents

@@ -2,9 +2,9 @@
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.filters import SIZES, url_name
+from django_delayq.admin.lists.filters import SIZES, url_name
+from django_delayq.admin.lists.schedule_list import ListRequest, Position, read
 from django_delayq.admin.page import PageContext, PageResponse
-from django_delayq.admin.schedule_list import ListRequest, Position, read
 from django_delayq.admin.views.schedules.rows import STATES, ScheduleRow
 from django_delayq.store.schedules.schedule_filter import ScheduleFilter
 from django_delayq.task import registry

@@ -7,8 +7,8 @@ from typing import Any, Self
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.filters import OVERDUE, Cursor, Filter
 from django_delayq.admin.lists.error_groups import GroupChoice
+from django_delayq.admin.lists.filters import OVERDUE, Cursor, Filter
 from django_delayq.admin.page import PageContext
 from django_delayq.job.job import State
 from django_delayq.store.client.reading import Reading, together

@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext
 
 from django_delayq import runtime
-from django_delayq.admin.filters import SIZES, from_url_name, url_name
+from django_delayq.admin.lists.filters import SIZES, from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.store.client.reading import Reading
