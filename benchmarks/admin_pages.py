@@ -31,6 +31,7 @@ PAGES = {
     "Overview": "",
     "Overview, 30 days ahead": "?due=month",
     "Overview, 7 days": "?span=week",
+    "Coming due": "coming/",
     "Scheduled": "scheduled/",
     "Scheduled, 250 rows, last": "scheduled/?n=250&sort=reversed",
     "Scheduled, by task": "scheduled/?task=nothing.of.that.name",

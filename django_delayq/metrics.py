@@ -8,11 +8,13 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import add
+from operator import add, mul
 
 #: Upper edges of a histogram's buckets in µs, doubling; the last bucket is open.
 EDGES_US = tuple(250 << step for step in range(21))
 _FIRST_EDGE_US = EDGES_US[0]
+#: The middle of each bucket; of the open one, half of its lower edge above that.
+_MIDDLES_US = (*(3 * edge // 4 for edge in EDGES_US), 3 * EDGES_US[-1] // 2)
 BUCKETS = len(EDGES_US) + 1
 MINUTE_US, HOUR_US = 60_000_000, 3_600_000_000
 #: Minutes and hours that are kept.
@@ -99,6 +101,12 @@ class Stats:
     def run_us(self, share: float) -> int | None:
         """Return the duration in µs that this share of runs did not exceed; None without runs."""
         return _percentile(self.run, share)
+
+    @property
+    def mean_run_us(self) -> float | None:
+        """The mean duration of runs in µs, each as long as the middle of its bucket; None without runs."""
+        runs = sum(self.run)
+        return sum(map(mul, self.run, _MIDDLES_US)) / runs if runs else None
 
     @classmethod
     def of(cls, row: Row) -> "Stats":

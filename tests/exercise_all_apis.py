@@ -193,7 +193,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     survey, groups = apis.store.dashboard(apis.shard.index), apis.store.error_groups(apis.shard.index)
     assert sum(each.count for each in groups.find_error_groups()) == survey.snapshot().dead
     assert survey.snapshot(tasks=["shop.remind"], dimension=ALL_JOBS, week=True).dead
-    assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
+    assert survey.due_histogram([0, 1, 2], queues=["default"]) == {}
 
 
 def _expire_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:

@@ -13,7 +13,7 @@ from django_delayq.display.text import printable
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.schedules.stored_schedule import ScheduleState
 from django_delayq.task import registry
-from django_delayq.templatetags.delayq import duration_text, grouped
+from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 
 #: How long a due job may wait for its promotion.
 _OVERDUE_US = 60 * SECOND_US
@@ -33,12 +33,17 @@ class Alert:
     severe: bool = False
 
 
-def alerts(page: PageContext, rows: Sequence[JobRow] = ()) -> list[Alert]:
+def alerts(page: PageContext, rows: Sequence[JobRow] = (), *, late_us: int | None = None) -> list[Alert]:
     """Return the problems in the snapshot and in rows that the page read anyway, the severe ones first.
 
-    It makes no round trip of its own.
+    `late_us`: since when jobs are expected to start late. It makes no round trip of its own.
     """
     found = [*_processes(page), *_queues(page), *_server(page), *_schedules(page), *_unknown_tasks(page, rows)]
+    if late_us is not None:
+        text = (
+            _("Jobs that are due from %s on are expected to start late.") % f"{zoned(late_us, page.timezone):%a %H:%M}"
+        )
+        found.append(Alert(text=text, url=page.url("coming"), link=_("Coming due")))
     return sorted(found, key=lambda alert: not alert.severe)
 
 

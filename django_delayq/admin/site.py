@@ -30,7 +30,6 @@ from django_delayq.admin.views import (
     finished,
     lists,
     live,
-    overview,
     processes,
     search,
     task,
@@ -38,6 +37,7 @@ from django_delayq.admin.views import (
     unavailable,
 )
 from django_delayq.admin.views import job as detail
+from django_delayq.admin.views.overview import coming, overview
 from django_delayq.admin.views.queues import limits, queues, tenants
 from django_delayq.admin.views.schedules import calendar, schedule, schedules
 from django_delayq.conf.settings import raw_setting, read_config
@@ -103,6 +103,7 @@ _PANELS = {
 #: Route, name, view, allowed methods.
 _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("", "queue_changelist", overview.show, _READ),
+    ("coming/", "coming", coming.show, _READ),
     ("scheduled/", "scheduled", lists.show_scheduled, _READ),
     ("queues/", "queues", queues.show, _READ),
     ("queues/<delayq_queue:queue>/", "queue_detail", lists.show_ready, _READ),

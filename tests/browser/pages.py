@@ -9,6 +9,7 @@ GONE = "0123456789abcdef01234567-0"
 PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "overview": lambda ids: page("overview"),
     "overview, week": lambda ids: page("overview", span="week"),
+    "coming": lambda ids: page("coming", compare=1),
     "scheduled": lambda ids: page("scheduled"),
     "scheduled, filtered": lambda ids: page("scheduled", queue="email", within="24h", q="invoice", n=25),
     "scheduled, nothing found": lambda ids: page("scheduled", q="nothing of the kind", to="never"),

@@ -1,6 +1,6 @@
 """Chart of the jobs that become due within the next hour, day or month; its bars link to these jobs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -37,18 +37,46 @@ SPANS = {
 _DEFAULT = "day"
 
 
-def chart(page: PageContext, *, link: Callable[[str], str]) -> Chart:
-    """Return the chart of the span that the query string names; one round trip, O(log n) a bar.
+class Upcoming(NamedTuple):
+    """The jobs that become due within the span that the query string names."""
+
+    name: str
+    #: The edges of the bars (µs), and the jobs of each queue within each bar.
+    edges: Sequence[int]
+    by_queue: Mapping[str, Sequence[int]]
+
+
+def read(page: PageContext) -> Upcoming:
+    """Read what becomes due; one round trip, O(log n) a bar and queue."""
+    chosen = page.request.GET.get("due", "")
+    name = chosen if chosen in SPANS else _DEFAULT
+    edges = list(_edges(page, SPANS[name]))
+    return Upcoming(name, edges, due_in_all_shards(page, edges, list(page.snapshot.queues)))
+
+
+def due_in_all_shards(page: PageContext, edges: Sequence[int], queues: Sequence[str]) -> dict[str, list[int]]:
+    """Return how many jobs of each queue that has some become due from each edge to before the next; one round trip."""
+    found = page.reads.read(lambda shard: page.store.dashboard(shard).read_due_histogram(edges, queues=queues))
+    return summed(found.values())
+
+
+def summed(histograms: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
+    """Return the numbers of several shards together."""
+    found: dict[str, list[int]] = {}
+    for histogram in histograms:
+        for name, counts in histogram.items():
+            found[name] = [a + b for a, b in zip(found.get(name, [0] * len(counts)), counts, strict=True)]
+    return found
+
+
+def chart(page: PageContext, upcoming: Upcoming, *, link: Callable[[str], str]) -> Chart:
+    """Return the chart.
 
     `link` returns the address of the page for the name of a span, which is empty for the default.
     """
-    chosen = page.request.GET.get("due", "")
-    name = chosen if chosen in SPANS else _DEFAULT
+    name, edges, by_queue = upcoming
     span, waiting = SPANS[name], page.snapshot.total
-    edges = list(_edges(page, span))
-    queues = list(page.snapshot.queues)
-    histograms = page.reads.read(lambda shard: page.store.dashboard(shard).read_due_histogram(edges, queues=queues))
-    counts = [sum(bars) for bars in zip(*histograms.values(), strict=True)]
+    counts = [sum(bars) for bars in zip(*by_queue.values(), strict=True)] or [0] * (len(edges) - 1)
     due = sum(counts)
     numbers = {"due": grouped(due), "later": grouped(max(0, waiting.scheduled - waiting.overdue - due))}
     texts = [_text(page, edge, span) for edge in edges]

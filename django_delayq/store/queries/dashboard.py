@@ -52,18 +52,21 @@ class DashboardQueries:
             snapshot, _ = yield from self._read_snapshot(queues, tasks, facts, dimension, week)
         return snapshot
 
-    def due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
-        """Return how many scheduled jobs of the named queues become due from each edge to before the next.
+    def due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> dict[str, list[int]]:
+        """Return how many scheduled jobs of each queue become due from each edge to before the next.
 
-        One round trip, O(log n) a queue and span.
+        Queues without such jobs are left out. One round trip, O(log n) a queue and span.
         """
         return self._shard.read(self.read_due_histogram(edges_us, queues=queues))
 
-    def read_due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> Reading[list[int]]:
+    def read_due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> Reading[dict[str, list[int]]]:
         """Return the reading of `due_histogram()`."""
         keys = [self._shard.keys.scheduled(queue) for queue in queues]
-        [counts] = yield [self._shard.call(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
-        return [int(count) for count in counts]
+        [found] = yield [self._shard.call(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
+        return {
+            queues[number - 1]: [int(each) for each in counts.split()]
+            for number, counts in zip(found[::2], found[1::2], strict=True)
+        }
 
     def read_memory(self, queues: Iterable[str]) -> Reading[int]:
         """Return the reading of the bytes that the jobs of a shard take, estimated from samples. O(1) a queue.

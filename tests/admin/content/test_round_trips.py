@@ -24,6 +24,7 @@ VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "queues": ("queues", {}),
     "limits": ("limits", {}),
     "running": ("running", {}),
+    "coming": ("coming", {}),
     "finished": ("finished", {}),
     "finished, filtered": ("finished", {"task": "nobody", "outcome": "done"}),
     "failed": ("failed", {}),

@@ -398,7 +398,7 @@ def wait(role: ShardApis, every: ShardApis) -> Any:
 def dashboard(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=HOUR)
     queries = role.store.dashboard(role.shard.index)
-    assert queries.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
+    assert queries.due_histogram([0, 2 * every.clock.now_us], queues=["default"])["default"][0]
     return queries.snapshot(tasks=["t"]).queues["default"].scheduled
 
 

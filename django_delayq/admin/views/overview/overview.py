@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_delayq.admin.alerts import alerts
-from django_delayq.admin.charts import history, upcoming
+from django_delayq.admin.charts import delays, history, upcoming
 from django_delayq.admin.lists.filters import Filter
 from django_delayq.admin.lists.job_lists import FAILED, read
 from django_delayq.admin.lists.job_rows import JobLine
@@ -57,7 +57,8 @@ def show(page: PageContext) -> PageResponse:
     past = history.charts(page, ALL_JOBS, link=lambda span: link("span", span))
     tab = chosen["charts"] if chosen["charts"] in _TABS else ""
     newest = read(page, FAILED, Filter(count=_LOOKED)).rows if now.dead else []
-    tiles, found = _tiles(page, now), alerts(page, newest)
+    coming = upcoming.read(page)
+    tiles, found = _tiles(page, now), alerts(page, newest, late_us=delays.first_late_us(page, coming))
     return page.render(
         "overview.html",
         tab="overview",
@@ -66,7 +67,7 @@ def show(page: PageContext) -> PageResponse:
         is_clear=not (found or page.missing or any(tile.bad for tile in tiles)),
         tiles=tiles,
         announcement=", ".join(f"{tile.title} {grouped(tile.number)}" for tile in tiles),
-        coming=upcoming.chart(page, link=lambda due: link("due", due)),
+        coming=upcoming.chart(page, coming, link=lambda due: link("due", due)),
         charts=[past[number] for number in _TABS[tab][1]],
         chart_tabs=[(str(title), link("charts", name), name == tab) for name, (title, _charts) in _TABS.items()],
         queues=states(page),
