@@ -19,6 +19,15 @@ LONG, QUEUE = "w" * 1_000, "q" * 255
 TALL_CHIPS = """() => [...document.querySelectorAll("#delayq table .delayq-chip")]
     .filter((each) => each.getClientRects().length > 1 || each.offsetHeight > 25)
     .map((each) => `${each.textContent}: ${each.offsetHeight} px`)"""
+# Words of headings that are broken into lines.
+BROKEN_HEADINGS = """() => [...document.querySelectorAll("#delayq thead th")].flatMap((each) => [...each.childNodes])
+    .filter((node) => node.nodeType === Node.TEXT_NODE)
+    .flatMap((node) => [...node.data.matchAll(/\\S+/g)].filter((word) => {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        return range.getClientRects().length > 1;
+    })).map(([word]) => word)"""
 # Tables that need scrolling, and what a person needs of a row that is outside of the window.
 OUT_OF_SIGHT = """() => {
     const wide = [...document.querySelectorAll("#delayq .delayq-cards")]
@@ -59,11 +68,12 @@ def long_names(stock: Fixtures) -> Fixtures:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_chip_in_a_table_is_one_line(name: str, window: PageSession, stock: Fixtures) -> None:
+def test_no_chip_and_no_word_of_a_heading_is_broken(name: str, window: PageSession, stock: Fixtures) -> None:
     window.open(PAGES[name](stock.fill(scheduled=20).ids))
     for width in (1280, 1366, 1440):
         window.page.set_viewport_size({"width": width, "height": 900})
         assert window.page.evaluate(TALL_CHIPS) == [], width
+        assert window.page.evaluate(BROKEN_HEADINGS) == [], width
 
 
 @pytest.mark.parametrize("name", CARDS)
