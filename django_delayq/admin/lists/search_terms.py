@@ -17,7 +17,7 @@ NAMES = (*FILTER_NAMES, "key", "due", "failed")
 _TERM = re.compile(rf'(?:({"|".join(NAMES)}):\s*)?(?:"([^"]*)"|(\S+))')
 #: Terms that are suggested besides names; and most names, and characters of a name, that are.
 _TIMES = ("due:overdue", "due:1h", "due:24h", "failed:1h", "failed:24h")
-_MOST, _LONGEST = 100, 200
+_MOST, _LONGEST = 20, 200
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -72,7 +72,7 @@ def write_term(name: str, value: str) -> str:
 
 
 def suggestions(queues: Iterable[str], tasks: Iterable[str]) -> list[str]:
-    """Return terms that the field suggests; at most a few kilobytes of a page."""
+    """Return terms that the field suggests; at most a kilobyte or two of a page."""
     names = [("queue", name) for name in sorted(queues)] + [("task", name) for name in sorted(tasks)]
     return [write_term(*each) for each in names if 0 < len(each[1]) <= _LONGEST][:_MOST] + list(_TIMES)
 

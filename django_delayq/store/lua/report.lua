@@ -121,7 +121,9 @@ if status == '' then
   for _, key in ipairs({process_reports, quiet_workers, worker_names, exchanges}) do redis.call('HDEL', key, code) end
   return 0
 end
-if release ~= '' and redis.call('HSETNX', releases, release, string.format('%.0f', now)) == 1 then
+-- Not HSETNX: see `enqueue`.
+if release ~= '' and redis.call('HEXISTS', releases, release) == 0 then
+  redis.call('HSET', releases, release, string.format('%.0f', now))
   local first, first_us = release, now
   local all = redis.call('HLEN', releases) > MOST_RELEASES and redis.call('HGETALL', releases) or {}
   for at = 1, #all, 2 do

@@ -8,6 +8,8 @@ from tests.admin.jobs import HOUR, add, add_dead
 from tests.admin.page_content import ids
 from tests.shard_apis import ShardApis
 
+pytestmark = pytest.mark.usefixtures("few_tasks")
+
 ROWS = 50
 
 

@@ -14,6 +14,8 @@ from tests.admin.page_content import PAGES, words
 from tests.admin.steps import confirm, request_action
 from tests.shard_apis import ShardApis
 
+pytestmark = pytest.mark.usefixtures("few_tasks")
+
 #: What pages said once. A state is Scheduled, Ready, Running or Failed; a task is a function, a job what is enqueued.
 _FORMER = re.compile(
     r"dead letter|\bdead\b|\bdied?\b|\bdies\b|\bdeath|\bpending\b|\bclaimed\b|\bfunctions\b|\bprocesses\b"

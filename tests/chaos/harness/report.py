@@ -30,6 +30,9 @@ STAY = frozenset(
         "dead_by_group",
         "groups_of_dead",
         "error_groups",
+        "finished",
+        "metrics_by_hour",
+        "releases",
         "no_reclaim_before",
     )
     + ("cancelled", "withdrawn")
