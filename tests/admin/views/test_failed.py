@@ -69,6 +69,7 @@ def test_an_outcome_is_shown_in_words_and_filtered_by_its_stored_name(
     assert f"{words}: Why" in text(browser.get(page("job_detail", mine)))
 
 
+@pytest.mark.usefixtures("few_tasks")
 def test_errors_and_tasks_of_the_page_are_suggested(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, task="old.removed"), add_dead(stock, task="x" * 300, error=OTHER)
     html = browser.get(page("failed")).content.decode()
