@@ -168,6 +168,11 @@ class PageContext:
         """The dispatchers and workers that reported recently."""
         return self.snapshot.alive(lease_us=self.store.config.worker.lease_us)
 
+    @cached_property
+    def workers(self) -> list[Process]:
+        """The live workers, each once: one of several shards reports to each of them."""
+        return list({each.name or each.code: each for each in self.alive if each.slots}.values())
+
     def workers_of(self, queue: str) -> list[Process]:
         """Return the live workers that claim jobs from a queue."""
         return [each for each in self.alive if each.serves(queue)]

@@ -37,7 +37,7 @@ class Quarter:
     @property
     def is_late(self) -> bool:
         """Whether some of its jobs start late."""
-        return self.due > 0 and (self.delay_us is None or self.delay_us > LATE_US)
+        return self.due > 0 and _is_late(self.delay_us)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,8 @@ def read(page: PageContext) -> DelayForecast:
     start_us, queues = page.now_us // MINUTE_US * MINUTE_US, list(page.snapshot.queues)
     minutes = DAY_US // MINUTE_US
     ranges = list(_ranges(start_us, minutes))
-    edges = [start_us + first * MINUTE_US for first, _last in ranges] + [start_us + DAY_US]
+    # Jobs that were due within the current minute wait already.
+    edges = [max(page.now_us, start_us + first * MINUTE_US) for first, _last in ranges] + [start_us + DAY_US]
     due = due_in_all_shards(page, edges, queues)
     workers = _workers(page, queues)
     run_us, guessed = _run_times(page, queues)
@@ -106,8 +107,7 @@ def read(page: PageContext) -> DelayForecast:
                 by_minute[first:last] = details[first, name]
             elif name in due:
                 by_minute[first:last] = [due[name][quarter] / (last - first)] * (last - first)
-        ready = page.snapshot.queues[name].ready + page.snapshot.queues[name].overdue
-        loads[name] = QueueLoad(ready=ready, due=by_minute, run_us=run_us[name])
+        loads[name] = _load(page, name, by_minute, run_us[name])
     return DelayForecast(start_us=start_us, loads=loads, workers=workers, guessed=guessed)
 
 
@@ -116,28 +116,36 @@ def first_late_us(page: PageContext, upcoming: Upcoming) -> int | None:
 
     No round trip. Many jobs that are due at one moment may be late all the same: `read()` counts by the minute.
     """
-    names, steps = list(upcoming.by_queue), list(pairwise(upcoming.edges))
+    steps, workers = list(pairwise(upcoming.edges)), _workers(page, list(upcoming.by_queue))
+    # Alerts of their own name queues that nobody serves.
+    names = [name for name in upcoming.by_queue if any(name in worker.queues for worker in workers)]
     run_us, _guessed = _run_times(page, names)
-    loads = {
-        name: QueueLoad(ready=page.snapshot.queues[name].ready, due=counts, run_us=run_us[name])
-        for name, counts in upcoming.by_queue.items()
-    }
+    loads = {name: _load(page, name, upcoming.by_queue[name], run_us[name]) for name in names}
     # The first bar and the last one may be shorter than the others.
     longest_us = max(end - start for start, end in steps)
-    found = forecast(loads, _workers(page, names), step_us=longest_us)
-    late = (
-        start for (start, _), each in zip(steps, found, strict=False) if each.due and (each.delay_us or 0) > LATE_US
-    )
+    found = forecast(loads, workers, step_us=longest_us)
+    late = (start for (start, _), each in zip(steps, found, strict=False) if each.due and _is_late(each.delay_us))
     return next(late, None)
 
 
+def _is_late(delay_us: int | None) -> bool:
+    return delay_us is None or delay_us > LATE_US
+
+
 def _workers(page: PageContext, queues: Sequence[str]) -> list[WorkerSlots]:
-    """Return the slots of the workers that take jobs; a worker with several shards reports to each of them."""
-    named = {each.name or each.code: each for each in page.alive if each.slots}
+    """Return the slots of the workers, and which of the queues they take jobs from: none from a paused one."""
+    states = page.snapshot.queues
+    active = [name for name in queues if name not in states or not states[name].paused]
     return [
-        WorkerSlots(slots=each.slots, queues=frozenset(name for name in queues if each.serves(name)))
-        for each in named.values()
+        WorkerSlots(slots=each.slots, queues=frozenset(name for name in active if each.serves(name)))
+        for each in page.workers
     ]
+
+
+def _load(page: PageContext, name: str, due: Sequence[float], run_us: float) -> QueueLoad:
+    """Return the load of a queue, with the jobs that wait already."""
+    state = page.snapshot.queues[name]
+    return QueueLoad(ready=state.ready + state.overdue, due=due, run_us=run_us)
 
 
 def _ranges(start_us: int, minutes: int) -> Iterator[tuple[int, int]]:
@@ -187,7 +195,7 @@ def _minutes(
         return together(
             [
                 dashboard.read_due_histogram(
-                    [start_us + minute * MINUTE_US for minute in range(first, last + 1)], queues=names
+                    [max(page.now_us, start_us + minute * MINUTE_US) for minute in range(first, last + 1)], queues=names
                 )
                 for (first, last), names in wanted
             ]

@@ -188,8 +188,9 @@ class Filter:
     def match(
         self, hide: Pattern[str], *, by_queue: bool = True, by_error: bool = True
     ) -> Callable[[JobRow], bool] | None:
-        """Return the test for a row; None if all rows match. It tests the queue, and task and error, only if asked to.
+        """Return the test for a row; None if all rows match.
 
+        `by_queue` says whether it tests the queue, and `by_error` whether it tests the task and the error.
         The text is searched for in the arguments without hidden values: a filter must not reveal them.
         """
         task, error = (self.task, self.error) if by_error else ("", "")

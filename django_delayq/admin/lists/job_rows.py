@@ -75,7 +75,7 @@ class JobLine:
     @property
     def short_id(self) -> str:
         """The end of the id; the beginning is the creation time, which neighbours share."""
-        return f"…{self.id[18:]}"
+        return short_id(self.id)
 
     @property
     def token(self) -> str:
@@ -204,6 +204,11 @@ class JobRows:
     def moment(self, us: int | None) -> str:
         """Return one clock for a moment: lists are scanned, and the job's own page has both."""
         return NOTHING if us is None else moment_html(us, self.now_us, self.timezone, "list")
+
+
+def short_id(text_id: str) -> str:
+    """Return the end of an id as text; the beginning is the creation time, which neighbours share."""
+    return f"…{text_id[18:]}"
 
 
 def _select_cell(rows: JobRows, line: JobLine) -> str:

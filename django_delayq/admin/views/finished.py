@@ -10,6 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_delayq.admin.lists.filters import SIZES, Cursor, Filter, url_name
+from django_delayq.admin.lists.job_lists import FAILED
+from django_delayq.admin.lists.job_rows import short_id
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views.lists import filter_of
 from django_delayq.display.text import printable, short
@@ -50,7 +52,7 @@ class EndingLine:
     @property
     def short_id(self) -> str:
         """The end of the id; the beginning is the creation time."""
-        return f"…{self.ending.id[18:]}"
+        return short_id(self.ending.id)
 
     @property
     def outcome(self) -> str:
@@ -121,7 +123,7 @@ def show(page: PageContext) -> HttpResponse:
         ],
         task_names=sorted({url_name(each) for each in (*registry.names(), *(row.task for row in rows)) if each}),
         task_text=url_name(job_filter.task) if job_filter.task else "",
-        spans={"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},
+        spans=FAILED.spans,
         sizes=SIZES,
     )
 

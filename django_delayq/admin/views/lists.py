@@ -162,10 +162,8 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
 def filter_context(page: PageContext, job_list: JobList, job_filter: Filter, rows: Sequence[JobRow]) -> dict[str, Any]:
     """Return the context of the filter of a list; tasks and errors of these rows are suggested."""
     in_query = _in_query(job_list, job_filter)
-    plain, names = (
-        in_query.plain(),
-        {("task", row.task) for row in rows} - {("task", name) for name in registry.names()},
-    )
+    plain, known = in_query.plain(), registry.names()
+    names = {("task", row.task) for row in rows if row.task not in known}
     names |= {("error", AttemptError.name_of_last(row.attempts)) for row in rows}
 
     def address(changed: Filter) -> str:
@@ -227,9 +225,7 @@ def _redirect_to_neighbour(page: PageContext, job_list: JobList, job_filter: Fil
     if listing.rows:
         job_filter = replace(job_filter, cursor=None, before=False)
         found = listing.rows[0]
-        return HttpResponseRedirect(
-            f"{page.url('job_detail', found.id)}?{_position(job_list, found)}{_kept_query(job_filter)}"
-        )
+        return HttpResponseRedirect(f"{page.url('job_detail', found.id)}?{job_query(job_list, job_filter, found)}")
     messages.info(page.request, _("There is no further job in that direction."))
     return HttpResponseRedirect(job_list.address(page, job_filter.queue, job_filter.page()))
 

@@ -76,6 +76,22 @@ def test_jobs_that_no_worker_takes_do_not_start(browser: Client, work: ShardApis
     assert "No run of these queues is known from the last hour, so the mean of all jobs is assumed: pdf." in text
 
 
+def test_jobs_of_a_paused_queue_do_not_start(browser: Client, work: ShardApis) -> None:
+    work.add(queue="mail", delay=HOUR)
+    assert "All clear." in shown(browser)
+    work.operations.pause("mail", by="ann")
+    assert re.search(r"\d\d:\d\d: 1 due, and not all of them start within a day", shown(browser))
+
+
+def test_jobs_that_wait_already_come_first(browser: Client, work: ShardApis) -> None:
+    for _ in range(400):
+        work.add(queue="mail")
+    work.add(queue="mail", delay=30 * SECOND)
+    # 400 runs of 0.77 s on two slots take 154 s.
+    assert re.search(r"1 due, the last starts at \d\d:\d\d with 2 slots", shown(browser))
+    assert "on are expected to start late." in words(browser.get(page("overview")).content.decode())
+
+
 def test_the_last_hour_is_compared_with_the_model(browser: Client, work: ShardApis) -> None:
     assert "nothing to compare with" in shown(browser, compare=1)
     assert link(browser.get(page("coming")), "How good was it") == page("coming", compare="1")

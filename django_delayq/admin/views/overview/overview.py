@@ -79,7 +79,7 @@ def show(page: PageContext) -> PageResponse:
 def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
     hour, total = now.hour(ALL_JOBS), now.total
     run_us = min((each.oldest_us for each in page.alive if each.oldest_us is not None), default=None)
-    slots = sum({each.name or each.code: each.slots for each in page.alive}.values())
+    slots = sum(each.slots for each in page.workers)
 
     def since(us: int | None) -> str:
         return duration_text(max(0, now.now_us - us) if us is not None else None)
