@@ -127,6 +127,11 @@ class PageContext:
         return replace(self, fragment=True)
 
     @cached_property
+    def fields(self) -> Mapping[str, str]:
+        """The fields of the posted form, or of the address: both may say what to do. The last value of each counts."""
+        return (self.request.POST if self.request.method == "POST" else self.request.GET).dict()
+
+    @cached_property
     def reads(self) -> ShardReads:
         """The reads of this page: of all shards side by side, without those whose server has not answered."""
         return self.store.reads(partial=True)

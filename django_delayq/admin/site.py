@@ -122,7 +122,8 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("tasks/<delayq_queue:task>/", "task_detail", task.show, _READ),
     ("processes/", "processes", processes.show, _READ),
     ("search/", "search", search.show, _READ),
-    ("action/", "action", action.show, _WRITE),
+    # A GET shows what a POST would do.
+    ("action/", "action", action.show, _READ + _WRITE),
     ("live/<slug:panel>/", "live", partial(live.show, _PANELS), _READ),
     ("export/<slug:list_name>/", "export", export.show, _READ + _WRITE),
 )
@@ -171,10 +172,11 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
         def view(request: HttpRequest, **captured: Any) -> HttpResponseBase:
             if not may_view(request):
                 raise PermissionDenied
-            page = PageContext.of(request, site)
-            if request.method not in methods:
-                return unavailable.show_not_allowed(page, methods)
-            if methods == _WRITE and not page.may_manage:
+            page, is_action = PageContext.of(request, site), show is action.show
+            # After the login of a person whose session had ended, an action's address names nothing to do.
+            if request.method not in methods or (is_action and request.method in _READ and not request.GET):
+                return unavailable.show_not_allowed(page, _WRITE if is_action else methods)
+            if is_action and not page.may_manage:
                 raise PermissionDenied
             if page.may_manage and methods == _READ:
                 page = replace(page, unfinished=unfinished(request))
@@ -182,7 +184,7 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
                 return zone.save(request)
             try:
                 # An action has bounds of its own, and says how far it came.
-                with call_until(0.0 if methods == _WRITE else monotonic() + runtime.current().bounds.page_seconds):
+                with call_until(0.0 if is_action else monotonic() + runtime.current().bounds.page_seconds):
                     response = show(page, *captured.values())
                     # Rendered here, because a template may be the first to read from Redis.
                     return response.render() if isinstance(response, SimpleTemplateResponse) else response

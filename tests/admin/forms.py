@@ -23,14 +23,18 @@ class Form:
     fields: list[tuple[str, str]] = field(default_factory=list)
     #: (name, value) of checkboxes, and of buttons and choices.
     boxes: list[tuple[str, str]] = field(default_factory=list)
+    #: Whether it belongs to a message, and undoes what that is about.
+    is_undo: bool = False
     buttons: list[tuple[str, str]] = field(default_factory=list)
 
     def post(self, browser: Client, *more: tuple[str, str], **fields: Any) -> Any:
-        """Post it with other values, checked boxes and a pressed button; return the response."""
+        """Post it with other values, checked boxes and a pressed button; return the response, or the confirm page."""
         data: dict[str, list[str]] = {}
         for name, value in [*self.fields, *more]:
             data.setdefault(name, []).append(value)
-        return browser.post(self.action, {**data, **fields})
+        response = browser.post(self.action, {**data, **fields})
+        asks = response.status_code == 302 and response.url.split("?")[0].endswith("/action/")
+        return browser.get(response.url) if asks else response
 
     def offers(self, value: str) -> bool:
         """Return whether it has a button or choice of that value."""
@@ -50,6 +54,7 @@ class _Reader(HTMLParser):
         if tag == "form":
             assert self._open is None, "a form within a form"
             self._open = Form(given.get("action", ""), given.get("method", "get").lower())
+            self._open.is_undo = given.get("class") == "delayq-undo"
             self.forms.append(self._open)
         if self._open is None:
             return
@@ -92,5 +97,5 @@ def forms(response: Any) -> list[Form]:
 def form_to(response: Any, action: str, *, button: str = "") -> Form:
     """Return the form of a page that posts to an address, and has a button or choice of that value."""
     found = [form for form in forms(response) if form.action.split("?")[0].endswith(action)]
-    (form,) = [each for each in found if not button or each.offers(button)]
+    (form,) = [each for each in found if not each.is_undo and (not button or each.offers(button))]
     return form

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.test import Client
 
-from tests.admin.forms import form_to
+from tests.admin.forms import form_to, forms
 from tests.admin.page_content import text
 
 
@@ -36,3 +36,9 @@ def result(browser: Client, response: Any) -> str:
     """Follow the redirect to the list and return its text."""
     assert response.status_code == 302, text(response)
     return text(browser.get(response.url))
+
+
+def undo(browser: Client, response: Any) -> Any:
+    """Press the button of the message that undoes an action, and return the response."""
+    (form,) = [form for form in forms(response) if form.is_undo]
+    return form.post(browser)

@@ -39,7 +39,7 @@ class ActionRequest:
     #: Jobs counted so far. Nothing changes before all are counted, and never more jobs than these.
     count: int = 0
     counted: bool = False
-    #: A line of text for each of the first counted jobs.
+    #: Tokens of the first counted jobs, unless rows were selected.
     sample: list[str] = field(default_factory=list)
     confirmed: bool = False
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +68,10 @@ class ActionRequest:
     @classmethod
     def read(cls, post: QueryDict) -> Self | None:
         """Read the form of a list or of a job's page; None if nothing is selected or a field makes no sense."""
-        action, job_list = BULK_ACTIONS.get(post.get("action", "")), JOB_LISTS.get(post.get("list", ""))
+        job_list = JOB_LISTS.get(post.get("list", ""))
+        # The button of a row names the row alone; its list says what it does.
+        name = job_list.row_action if job_list and "one" in post else post.get("action", "")
+        action = BULK_ACTIONS.get(name)
         if (
             action is None
             or job_list is None
@@ -76,8 +79,9 @@ class ActionRequest:
             or action.name == "cancel_tenant"
         ):
             return None
-        rows = list(dict.fromkeys(token for token in post.getlist("row") if Target.read(token)))[:_MAX_ROWS]
-        if action.name == "cancel_all" or ("all" in post and action.in_menu):
+        tokens = post.getlist("one") or post.getlist("row")
+        rows = list(dict.fromkeys(token for token in tokens if Target.read(token)))[:_MAX_ROWS]
+        if action.name == "cancel_all" or ("all" in post and action.in_menu and "one" not in post):
             rows = []
         elif not rows:
             return None
@@ -112,6 +116,11 @@ class ActionRequest:
             seen_us=now_us,
             tenant=tenant,
         )
+
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether its jobs are counted, and nothing else has happened."""
+        return self.counted and not self.confirmed
 
     @property
     def action(self) -> BulkAction:

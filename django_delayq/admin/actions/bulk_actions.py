@@ -79,6 +79,10 @@ class BulkAction:
     change: Callable[[Operations, Sequence[Target], Parameters], Sequence[Effect]]
     #: Nobody can undo it.
     destructive: bool = False
+    #: Done to one job at once, without a confirm page.
+    direct: bool = False
+    #: The direct action that undoes it for one job; empty if none does.
+    undo: str = ""
 
     def apply(
         self, operations: Operations, targets: Sequence[Target], parameters: Parameters
@@ -151,6 +155,22 @@ BULK_ACTIONS = {
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
             success_text=ngettext_lazy("%(count)s job will run now", "%(count)s jobs will run now", "n"),
             change=lambda operations, targets, _: operations.waiting_jobs.reschedule(_jobs(targets)),
+            direct=True,
+            undo="set_back",
+        ),
+        BulkAction(
+            name="set_back",
+            job_lists=("scheduled", "ready"),
+            in_menu=False,
+            label=_("Undo"),
+            log_text=_("Set back to its time"),
+            confirm_text=ngettext_lazy("Set %(count)s job back", "Set %(count)s jobs back", "n"),
+            success_text=ngettext_lazy(
+                "%(count)s job set back to its time", "%(count)s jobs set back to their times", "n"
+            ),
+            # A target has the time that the person saw.
+            change=lambda operations, targets, _: _reschedule(operations, targets, {"shift_us": 0}),
+            direct=True,
         ),
         BulkAction(
             name="reschedule",
@@ -161,6 +181,7 @@ BULK_ACTIONS = {
             success_text=ngettext_lazy("%(count)s job rescheduled", "%(count)s jobs rescheduled", "n"),
             form_class=forms.RescheduleForm,
             change=_reschedule,
+            undo="set_back",
         ),
         BulkAction(
             name="move",
@@ -211,6 +232,7 @@ BULK_ACTIONS = {
             confirm_text=ngettext_lazy("Retry %(count)s failed job", "Retry %(count)s failed jobs", "n"),
             success_text=_RETRIED,
             change=_retry,
+            direct=True,
         ),
         BulkAction(
             name="retry_later",

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, tzinfo
 from typing import Any
 
+from django.middleware.csrf import get_token
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
@@ -11,6 +13,7 @@ from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.lists.job_lists import FAILED, RUNNING, counted
+from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text, zoned
@@ -108,3 +111,18 @@ def _change_text(change: str, parameters: str, selection: str) -> str:
 def moment_text(us: int, zone: tzinfo = UTC) -> str:
     """Return a moment as text, with its date and zone."""
     return f"{zoned(us, zone):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def with_undo(page: PageContext, text: str, fields: Mapping[str, str]) -> str:
+    """Return a message with a button that posts these fields to the actions; without fields, the text alone."""
+    if not fields:
+        return text
+    token = {"csrfmiddlewaretoken": get_token(page.request)}
+    inputs = format_html_join("", '<input type="hidden" name="{}" value="{}">', {**token, **fields}.items())
+    return format_html(
+        '{} <form class="delayq-undo" method="post" action="{}">{}<button type="submit">{}</button></form>',
+        text,
+        page.url("action"),
+        inputs,
+        _("Undo"),
+    )

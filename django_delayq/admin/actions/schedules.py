@@ -1,16 +1,18 @@
-"""Schedule actions: what people do to one recurring schedule; a page confirms each first."""
+"""Schedule actions: what people do to one recurring schedule; a page confirms what the reverse action does not undo."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseRedirect, QueryDict
+from django.utils.http import urlencode
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm
+from django_delayq.admin.actions.messages import with_undo
 from django_delayq.admin.actions.schedule_form import ScheduleForm
 from django_delayq.admin.lists.schedule_list import ListRequest
 from django_delayq.admin.page import PageContext
@@ -42,6 +44,8 @@ class ScheduleAction:
     reads: bool = False
     #: For a paused schedule only, or not for a paused one; None: for both.
     paused: bool | None = None
+    #: The action that undoes it, so that it is done at once; empty if none does.
+    undo: str = ""
 
 
 # Each yields before it cancels the waiting job: if Redis fails then, the change is recorded.
@@ -107,6 +111,7 @@ SCHEDULE_ACTIONS = {
         unchanged_text=_("The schedule %s was paused already"),
         apply=_pause,
         paused=False,
+        undo="resume_schedule",
     ),
     "resume_schedule": ScheduleAction(
         label=_("Resume"),
@@ -116,6 +121,7 @@ SCHEDULE_ACTIONS = {
         unchanged_text=_("The schedule %s was not paused"),
         apply=_resume,
         paused=True,
+        undo="pause_schedule",
     ),
     "edit_schedule": ScheduleAction(
         label=_("Edit…"),
@@ -156,20 +162,23 @@ def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
 
 
 def show(page: PageContext) -> HttpResponse:
-    """Show the confirm page of the posted action; once confirmed, apply it."""
-    post = page.request.POST
-    action, stored = SCHEDULE_ACTIONS[post["action"]], page.store.find_schedule(post.get("schedule", ""))
+    """Apply the posted action if it can be undone, or was confirmed; else show its confirm page, by GET."""
+    fields, is_posted = page.fields, page.request.method == "POST"
+    action, stored = SCHEDULE_ACTIONS[fields["action"]], page.store.find_schedule(fields.get("schedule", ""))
     if stored is None:
         return _gone(page)
     back = _back_url(page, stored)
     if problem := refusal(action, stored):
         messages.warning(page.request, problem)
         return HttpResponseRedirect(back)
-    confirmed = "confirmed" in post
-    data = post if confirmed else None
+    named = {name: fields[name] for name in ("action", "schedule", "list") if name in fields}
+    if is_posted and not (action.undo or "confirmed" in fields):
+        # An empty "list" is the first page of the list.
+        return HttpResponseRedirect(f"{page.url('action')}?{urlencode(named)}")
+    data = page.request.POST if is_posted else None
     form = ScheduleForm(data, page=page, stored=stored) if action.has_form else ActionForm(data, page=page)
-    if confirmed and form.is_valid():
-        return _apply(page, action, stored, form, back)
+    if form.is_valid():
+        return _apply(page, action, stored, form, named, back)
     return page.render(
         "confirm.html",
         tab="recurring",
@@ -179,22 +188,22 @@ def show(page: PageContext) -> HttpResponse:
         rows=(),
         destructive=action.destructive,
         form=form,
-        fields={
-            "action": post["action"],
-            "schedule": stored.text_id,
-            "confirmed": "yes",
-            **({"list": post["list"]} if "list" in post else {}),
-        },
+        fields={**named, "confirmed": "yes"},
         cancel_url=back,
         zone=str(page.timezone),
     ).render()
 
 
 def _apply(
-    page: PageContext, action: ScheduleAction, stored: StoredSchedule, form: ActionForm, back: str
+    page: PageContext,
+    action: ScheduleAction,
+    stored: StoredSchedule,
+    form: ActionForm,
+    named: Mapping[str, str],
+    back: str,
 ) -> HttpResponse:
-    """Apply a confirmed action, record it, and return to the page that it came from."""
-    name, display_name = page.request.POST["action"], _name(stored)
+    """Apply an action, record it, and return to the page that it came from. `named` are the fields that name it."""
+    name, display_name = named["action"], _name(stored)
     done: str | bool = False
     try:
         for each in action.apply(page, stored, form):
@@ -212,7 +221,8 @@ def _apply(
     if not done:
         messages.warning(page.request, f"{action.unchanged_text % display_name}.")
         return HttpResponseRedirect(back)
-    messages.success(page.request, f"{_done_text(action, display_name, done)}.")
+    undo = {**named, "action": action.undo} if action.undo else {}
+    messages.success(page.request, with_undo(page, f"{_done_text(action, display_name, done)}.", undo))
     return HttpResponseRedirect(page.url("recurring") if name == "delete_schedule" else back)
 
 
@@ -230,9 +240,9 @@ def _name(stored: StoredSchedule) -> str:
 
 def _back_url(page: PageContext, stored: StoredSchedule) -> str:
     """Return the address of the page that the form is on: the list, or that of the schedule."""
-    if "list" not in page.request.POST:
+    if "list" not in page.fields:
         return page.url("recurring_schedule", stored.text_id)
-    query = ListRequest.read(QueryDict(page.request.POST["list"])).query()
+    query = ListRequest.read(QueryDict(page.fields["list"])).query()
     return "?".join(filter(None, (page.url("recurring"), query)))
 
 

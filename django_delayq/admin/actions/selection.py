@@ -17,7 +17,7 @@ from django_delayq.admin.lists.filters import SIZES
 from django_delayq.admin.lists.job_lists import FAILED, READY
 from django_delayq.admin.lists.job_rows import JobLine
 from django_delayq.admin.page import PageContext
-from django_delayq.job.ids import created_us
+from django_delayq.job.ids import created_us, to_text
 from django_delayq.store.digests import tenant_digest
 from django_delayq.store.queries.job_pages import JobPage, JobRow
 from django_delayq.store.queries.tenants import TenantState
@@ -29,12 +29,9 @@ _RANK_US = 1_000
 
 
 def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
-    """Count for up to a second, and put the first jobs into the sample."""
+    """Count for up to a second, and put the first jobs into the sample. The number of selected rows is known."""
     if action_request.rows:
-        for token in action_request.rows[:SAMPLE]:
-            if (target := Target.read(token)) and (found := find(page, target)):
-                action_request.sample.append(_sentence(JobLine(found, page.config.redact)))
-        return
+        return None
     if action_request.tenant:
         return _count_tenant(page, action_request)
     job_list, job_filter = action_request.job_list, action_request.filter
@@ -45,7 +42,7 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
         action_request.count, action_request.counted = listing.total, True
         return
     until = monotonic() + runtime.current().bounds.count_seconds
-    for shard, batch in matching(page, action_request, before=job_list.newest_first, bodies=True):
+    for shard, batch in matching(page, action_request, before=job_list.newest_first):
         _add_to_sample(page, action_request, batch.rows[::-1] if job_list.newest_first else batch.rows)
         action_request.count += len(batch.rows)
         counts = action_request.shard_counts
@@ -64,9 +61,7 @@ def _count_tenant(page: PageContext, action_request: ActionRequest) -> None:
         tenants = page.store.tenants(shard)
         action_request.count += state.waiting
         ids = (raw_id for batch, _ in tenants.ids(queue, tenant, most=SAMPLE) for raw_id in batch)
-        for raw_id in islice(ids, SAMPLE - len(action_request.sample)):
-            if found := find(page, Target(raw_id, shard, 0)):
-                _add_to_sample(page, action_request, [found])
+        action_request.sample += [f"{to_text(raw_id, shard)}.0" for raw_id in islice(ids, SAMPLE)]
     action_request.counted = True
 
 
@@ -76,9 +71,7 @@ def _tenant_states(page: PageContext, action_request: ActionRequest) -> dict[int
     return page.reads.read(lambda shard: page.store.tenants(shard).read_tenant(queue, digest))
 
 
-def matching(
-    page: PageContext, action_request: ActionRequest, *, before: bool, bodies: bool = False
-) -> Iterator[tuple[int, JobPage]]:
+def matching(page: PageContext, action_request: ActionRequest, *, before: bool) -> Iterator[tuple[int, JobPage]]:
     """Yield the rows that the action is about in batches, each with its shard, from the request's position on."""
     return job_lists.iter_batches(
         page,
@@ -88,7 +81,7 @@ def matching(
         shard=action_request.shard,
         cursor=action_request.cursor,
         before=before,
-        bodies=bodies,
+        bodies=False,
     )
 
 
@@ -127,11 +120,20 @@ def find(page: PageContext, target: Target) -> JobRow | None:
 
 def _add_to_sample(page: PageContext, action_request: ActionRequest, rows: list[JobRow]) -> None:
     more = rows[: SAMPLE - len(action_request.sample)]
-    action_request.sample += [_sentence(JobLine(row, page.config.redact)) for row in more]
+    action_request.sample += [JobLine(row, page.config.redact).token for row in more]
 
 
-def _sentence(line: JobLine) -> str:
-    return " ".join(filter(None, (line.short_id, line.call, str(line.error_summary))))
+def sample_texts(page: PageContext, action_request: ActionRequest) -> list[str]:
+    """Return a line of text for each of the first jobs that are still there. Two round trips a shard."""
+    tokens = (action_request.rows or action_request.sample)[:SAMPLE]
+    targets = [target for token in tokens if (target := Target.read(token))]
+    found: dict[Target, JobRow] = {}
+    for shard in {target.shard for target in targets} & set(page.answering):
+        of_shard = [target for target in targets if target.shard == shard]
+        rows = page.store.lookup(shard).find_many([target.raw_id for target in of_shard])
+        found |= {target: row for target, row in zip(of_shard, rows, strict=True) if not row.ended}
+    lines = [JobLine(found[target], page.config.redact) for target in targets if target in found]
+    return [" ".join(filter(None, (line.short_id, line.call, str(line.error_summary)))) for line in lines]
 
 
 def _test(action_request: ActionRequest) -> Callable[[JobRow], bool] | None:

@@ -1,4 +1,7 @@
-"""Toggles: a queue, tenant or task is paused or resumed, a worker is quieted or resumed; a page confirms each first."""
+"""Toggles: a queue, tenant or task is paused or resumed, a worker is quieted or resumed.
+
+A POST does it at once, because it can be undone. A GET shows what it does, with a form for the end of a pause.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm, PauseForm
-from django_delayq.admin.actions.messages import parameters_text
+from django_delayq.admin.actions.messages import parameters_text, with_undo
 from django_delayq.admin.lists.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
@@ -33,6 +36,8 @@ class Toggle:
     button: Any
     success_text: Any
     unchanged_text: Any
+    #: The toggle of the other direction, which undoes it.
+    opposite: str
     #: The form on the confirm page.
     form_class: type[ActionForm] = ActionForm
     #: Takes `Subject.value`, the person's name and the parameters of the form; returns False if nothing changed.
@@ -41,6 +46,7 @@ class Toggle:
 
 TOGGLES = {
     "pause": Toggle(
+        opposite="resume",
         subject="queue",
         tab="queues",
         confirm_text=_("Pause queue %s?"),
@@ -54,6 +60,7 @@ TOGGLES = {
         ),
     ),
     "resume": Toggle(
+        opposite="pause",
         subject="queue",
         tab="queues",
         confirm_text=_("Resume queue %s?"),
@@ -64,6 +71,7 @@ TOGGLES = {
         apply=lambda operations, queue, by, _: operations.workers.resume(queue),
     ),
     "pause_tenant": Toggle(
+        opposite="resume_tenant",
         subject="tenant",
         tab="queues",
         confirm_text=_("Pause tenant %s?"),
@@ -74,6 +82,7 @@ TOGGLES = {
         apply=lambda operations, tenant, by, _: operations.workers.pause_tenant(*tenant, by=by),
     ),
     "resume_tenant": Toggle(
+        opposite="pause_tenant",
         subject="tenant",
         tab="queues",
         confirm_text=_("Resume tenant %s?"),
@@ -84,6 +93,7 @@ TOGGLES = {
         apply=lambda operations, tenant, by, _: operations.workers.resume_tenant(*tenant),
     ),
     "pause_task": Toggle(
+        opposite="resume_task",
         subject="task",
         tab="tasks",
         confirm_text=_("Pause task %s?"),
@@ -97,6 +107,7 @@ TOGGLES = {
         apply=lambda operations, names, by, _: operations.limits.pause_task(*names, by=by),
     ),
     "resume_task": Toggle(
+        opposite="pause_task",
         subject="task",
         tab="tasks",
         confirm_text=_("Resume task %s?"),
@@ -107,6 +118,7 @@ TOGGLES = {
         apply=lambda operations, names, by, _: operations.limits.resume_task(*names),
     ),
     "quiet": Toggle(
+        opposite="unquiet",
         subject="worker",
         tab="processes",
         confirm_text=_("Quiet worker %s?"),
@@ -117,6 +129,7 @@ TOGGLES = {
         apply=lambda operations, worker_id, by, _: operations.workers.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
+        opposite="quiet",
         subject="worker",
         tab="processes",
         confirm_text=_("Let worker %s take jobs again?"),
@@ -142,16 +155,15 @@ class Subject(NamedTuple):
 
 
 def show(page: PageContext) -> HttpResponse:
-    """Show the confirm page; once confirmed, apply the toggle on every shard."""
-    post, name = page.request.POST, page.request.POST["action"]
+    """Apply the posted toggle on every shard; by GET, or if its form has an error, show the form."""
+    name, is_posted = page.fields["action"], page.request.method == "POST"
     toggle = TOGGLES[name]
     subject = _SUBJECTS[toggle.subject](page)
     if isinstance(subject, str):
         messages.warning(page.request, subject)
         return HttpResponseRedirect(page.url(toggle.tab))
-    confirmed = "confirmed" in post
-    form = toggle.form_class(post if confirmed else None, page=page)
-    if not (confirmed and form.is_valid()):
+    form = toggle.form_class(page.request.POST if is_posted else None, page=page)
+    if not form.is_valid():
         return page.render(
             "confirm.html",
             tab=toggle.tab,
@@ -161,7 +173,7 @@ def show(page: PageContext) -> HttpResponse:
             rows=(),
             destructive=False,
             form=form,
-            fields={"action": name, **subject.fields, "confirmed": "yes"},
+            fields={"action": name, **subject.fields},
             cancel_url=subject.url,
             zone=str(page.timezone),
         ).render()
@@ -175,7 +187,9 @@ def show(page: PageContext) -> HttpResponse:
             audit_log.record(page.request, name, _done(toggle, display_name, form), object_id=display_name)
     sentence = _done(toggle, display_name, form, page.timezone) if changed else toggle.unchanged_text % display_name
     level = messages.SUCCESS if changed and not page.missing else messages.WARNING
-    messages.add_message(page.request, level, " ".join([f"{sentence}.", *page.left_alone(again=True)]))
+    text = " ".join([f"{sentence}.", *page.left_alone(again=True)])
+    undo = {"action": toggle.opposite, **subject.fields} if changed else {}
+    messages.add_message(page.request, level, with_undo(page, text, undo))
     return HttpResponseRedirect(subject.url)
 
 
@@ -225,14 +239,14 @@ def _task(page: PageContext) -> Subject | str:
     if not task:
         return _gone()
     # Back to the page that the person came from.
-    tab = "limits" if page.request.POST.get("tab") == "limits" else "tasks"
+    tab = "limits" if page.fields.get("tab") == "limits" else "tasks"
     names = registry.names_of(task)
     return Subject(names, printable(names[0]), {"task": url_name(task), "tab": tab}, page.url(tab))
 
 
 def _worker(page: PageContext) -> Subject | str:
     """Return the worker that the form names, or why nothing is done."""
-    text = page.request.POST.get("worker", "")
+    text = page.fields.get("worker", "")
     for process in page.snapshot.processes:
         if process.kind == "worker" and process.code.hex() == text:
             return Subject(process.code, printable(process.name or text), {"worker": text}, page.url("processes"))
@@ -248,9 +262,9 @@ _SUBJECTS: Mapping[str, Callable[[PageContext], Subject | str]] = {
 
 
 def posted_name(page: PageContext, field: str) -> str:
-    """Return the name in a form field; empty if there is none."""
+    """Return the name in a field; empty if there is none."""
     try:
-        return from_url_name(page.request.POST.get(field, ""))
+        return from_url_name(page.fields.get(field, ""))
     except ValueError:
         return ""
 

@@ -1,7 +1,8 @@
 """The view of all actions: it counts the jobs, shows the confirm page, runs the action, and shows the progress.
 
-A list posts what to do with which rows. The signed request is posted back until all jobs are counted, then by the
-confirm page, and by a long action again and again.
+A list posts what to do with which rows. The signed request is posted back until all jobs are counted. It is then in the
+address of the confirm page, so that a browser can go back to that page; and it is posted by that page, and by a long
+action again and again. What can be undone, for one job, is done at once.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from django_delayq.admin.actions import schedules, selection, session, toggles
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, Target
 from django_delayq.admin.actions.forms import ActionForm
-from django_delayq.admin.actions.messages import log_text, parameters_text, result_text, selection_text
+from django_delayq.admin.actions.messages import log_text, parameters_text, result_text, selection_text, with_undo
 from django_delayq.admin.actions.run import run
 from django_delayq.admin.lists.job_lists import JOB_LISTS, READY, counted
 from django_delayq.admin.page import PageContext
@@ -30,25 +31,34 @@ from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
 
+#: Longest address of a confirm page, in characters; servers and proxies refuse those of more than 4,000 or 8,000. A
+#: request for more rows than about a hundred is longer, and its page is the response to the POST.
+_LONGEST_ADDRESS = 3_000
+
 
 def show(page: PageContext) -> HttpResponse:
-    """Continue the posted request at its next stage."""
+    """Continue the posted request at its next stage; by GET, show its confirm page."""
     # Times in forms are in the zone of the page.
     with timezone.override(page.timezone):
-        post = page.request.POST
-        if post.get("action", "") in toggles.TOGGLES:
+        fields, is_posted = page.fields, page.request.method == "POST"
+        if fields.get("action", "") in toggles.TOGGLES:
             return toggles.show(page)
-        if post.get("action", "") in schedules.SCHEDULE_ACTIONS:
+        if fields.get("action", "") in schedules.SCHEDULE_ACTIONS:
             return schedules.show(page)
-        if "signed_request" not in post:
-            action_request = _of_tenant(page) or ActionRequest.read(post)
+        if is_posted and "signed_request" not in fields:
+            action_request = _of_tenant(page) or ActionRequest.read(page.request.POST)
             if action_request is None:
                 return _back(page, None, messages.WARNING, _("Nothing was selected, so nothing was done."))
+            if action_request.action.direct and len(action_request.rows) == 1:
+                action_request.confirmed = True
+                return _run(page, action_request)
             return _prepare(page, action_request)
-        action_request = ActionRequest.unsign(page.request, post["signed_request"])
-        if action_request is None:
+        action_request = ActionRequest.unsign(page.request, fields.get("signed_request", ""))
+        if action_request is None or not (is_posted or action_request.awaits_confirmation):
             return _back(page, None, messages.ERROR, _("This form is too old or not yours. Nothing was done."))
-        if "stop" in post:
+        if not is_posted:
+            return _ask(page, action_request)
+        if "stop" in fields:
             return _stop(page, action_request)
         return _run(page, action_request) if action_request.counted else _prepare(page, action_request)
 
@@ -68,6 +78,12 @@ def _prepare(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     if not action_request.count:
         text = " ".join([_("No such job is left. Nothing was done."), *page.left_alone()])
         return _back(page, action_request, messages.WARNING, text)
+    address = page.url("action", signed_request=action_request.sign(page.request))
+    return HttpResponseRedirect(address) if len(address) <= _LONGEST_ADDRESS else _ask(page, action_request)
+
+
+def _ask(page: PageContext, action_request: ActionRequest) -> HttpResponse:
+    """Show the confirm page of a counted request."""
     initial: dict[str, str] = {}
     if action_request.action.name == "edit":
         initial = _current_arguments(page, action_request)
@@ -125,7 +141,23 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     parameters = parameters_text(action_request.parameters, page.timezone)
     result = result_text(action_request.action, action_request.results, parameters)
     sentences = [f"{result}.", *_remarks(page, action_request)]
-    return _back(page, action_request, level, " ".join(sentences))
+    return _back(page, action_request, level, with_undo(page, " ".join(sentences), _undo_fields(action_request)))
+
+
+def _undo_fields(action_request: ActionRequest) -> dict[str, str]:
+    """Return the fields of the form that undoes a change of one job; empty if nothing does."""
+    action = action_request.action
+    if not action.undo or len(action_request.rows) != 1 or not action_request.results.get(ActionResult.DONE):
+        return {}
+    return {
+        "action": action.undo,
+        "list": action_request.list_name,
+        "filter": action_request.filter_query,
+        "page": action_request.page_query,
+        "row": action_request.rows[0],
+        "seen_us": str(action_request.seen_us),
+        "job": action_request.job_id,
+    }
 
 
 def _stop(page: PageContext, action_request: ActionRequest) -> HttpResponse:
@@ -197,7 +229,7 @@ def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **
 
 def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm) -> HttpResponse:
     action, text = action_request.action, counted(action_request.action.confirm_text, action_request.count)
-    export_url = ""
+    rows, export_url = selection.sample_texts(page, action_request), ""
     # No list shows the jobs of one tenant alone.
     if action.destructive and not action_request.rows and not action_request.tenant:
         export_url = "?".join(filter(None, (page.url("export", action_request.list_name), action_request.filter_query)))
@@ -208,7 +240,7 @@ def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm)
         title=_("%s?") % text,
         button=text,
         explanation=selection_text(action_request, page.timezone),
-        rows=action_request.sample if is_complete else [*action_request.sample, "…"],
+        rows=rows if is_complete else [*rows, "…"],
         is_complete=is_complete,
         destructive=action.destructive,
         form=form,

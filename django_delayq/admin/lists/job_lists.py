@@ -37,6 +37,8 @@ class JobList:
     newest_first: bool = False
     #: Whether Redis keeps its jobs by queue.
     by_queue: bool = True
+    #: The action of the button that the script adds to each row; empty: rows have none.
+    row_action: str = ""
     #: Whether its scores are times; and whether "within the next hour" is in the future.
     timed: bool = True
     ahead: bool = False
@@ -59,6 +61,7 @@ SCHEDULED = JobList(
     sort_labels=(_("Latest first"), _("Soonest first")),
     cells=("moment", "task", "call", "queue", "attempt", "id"),
     state=State.SCHEDULED,
+    row_action="run_now",
     moment_label=_("due"),
     spans={
         OVERDUE: _("overdue"),
@@ -94,6 +97,7 @@ FAILED = JobList(
     sort_labels=(_("Oldest first"), _("Newest first")),
     cells=("moment", "task", "error", "attempt", "queue", "id"),
     state=State.DEAD,
+    row_action="retry",
     moment_label=_("failed"),
     spans={"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},
     newest_first=True,

@@ -130,6 +130,7 @@ def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listi
         "listing": listing,
         "lines": lines,
         "rows": rows.html(lines),
+        "row_action": BULK_ACTIONS[job_list.row_action] if job_list.row_action and page.may_manage else None,
         "actions": actions if page.may_manage else [],
         "first_url": address(in_query.page()),
         "last_url": address(in_query.page(before=True)),

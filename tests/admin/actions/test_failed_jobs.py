@@ -68,7 +68,7 @@ def test_failed_jobs_are_retried_at_a_moment(browser: Client, stock: ShardApis) 
 def test_a_failed_job_whose_key_is_held_is_reported(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, unique_by="one")
     add(stock, unique_by="one")
-    message = result(browser, confirm(browser, request_action(browser, page("failed"), "retry", mine)))
+    message = result(browser, request_action(browser, page("failed"), "retry", mine))
     assert "0 jobs retried. 1 was left alone, because another job holds its key." in message
 
 

@@ -24,13 +24,18 @@ MINUTE = HOUR // 60
 
 def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    response = request_action(browser, page("failed"), "retry", mine)
-    confirm(browser, response)
-    assert "Already gone: nothing was changed." in result(browser, confirm(browser, response))
+    other = add_dead(stock)
+    at_once = form_to(browser.get(page("failed")), "/action/")
+    row = next(box for box in at_once.boxes if box[1].startswith(mine))
+    asked = request_action(browser, page("failed"), "retry", mine, other)
+    assert "1 job retried." in result(browser, at_once.post(browser, ("one", row[1])))
+    assert "Already gone: nothing was changed." in result(browser, at_once.post(browser, ("one", row[1])))
+    assert "1 job retried. 1 was already gone." in result(browser, confirm(browser, asked))
     # It failed again since then, so it is another failed job.
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER)
-    assert "Already gone: nothing was changed." in result(browser, confirm(browser, response))
+    assert "Already gone: nothing was changed." in result(browser, at_once.post(browser, ("one", row[1])))
+    assert "Already gone: nothing was changed." in result(browser, confirm(browser, asked))
     assert state(stock, mine) == "dead"
 
 

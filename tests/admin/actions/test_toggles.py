@@ -1,6 +1,9 @@
-"""Pausing and resuming a queue, quieting and resuming a worker."""
+"""Pausing and resuming a queue, quieting and resuming a worker: at once, with an undo."""
 
+import re
 from datetime import UTC, datetime
+from html import unescape
+from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -11,7 +14,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, POSTED, add, claim
 from tests.admin.page_content import text
-from tests.admin.steps import confirm, result
+from tests.admin.steps import confirm, result, undo
 from tests.shard_apis import ShardApis
 
 MINUTE = HOUR // 60
@@ -20,18 +23,16 @@ MINUTE = HOUR // 60
 def test_a_queue_is_paused_and_resumed(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="a/b", delay=None)
     address = page("queue_detail", "a/b")
-    response = form_to(browser.get(address), "/action/", button="pause").post(browser, action="pause")
-    assert "Pause queue a/b?" in text(response)
-    assert stock.store.dashboard(0).snapshot().queues["a/b"].paused is None
-    assert "Paused queue a/b." in result(browser, confirm(browser, response))
-    assert "Queue a/b was paused already." in result(browser, confirm(browser, response))
+    form = form_to(browser.get(address), "/action/", button="pause")
+    assert "Paused queue a/b." in result(browser, form.post(browser, action="pause"))
+    assert "Queue a/b was paused already." in result(browser, form.post(browser, action="pause"))
     paused = stock.store.dashboard(0).snapshot().queues["a/b"].paused
     assert paused is not None
     assert paused.by == "superuser"
     said = browser.get(address)
     assert "paused by superuser" in text(said)
     response = form_to(said, "/action/", button="resume").post(browser, action="resume")
-    assert "Resumed queue a/b." in result(browser, confirm(browser, response))
+    assert "Resumed queue a/b." in result(browser, response)
     assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
         "Paused queue a/b",
         "Resumed queue a/b",
@@ -39,9 +40,10 @@ def test_a_queue_is_paused_and_resumed(browser: Client, stock: ShardApis) -> Non
 
 
 def test_a_queue_is_paused_until_a_moment_in_the_chosen_zone(browser: Client, stock: ShardApis) -> None:
-    add(stock, queue="mail", delay=None)
-    form = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    form = until_form(browser, stock)
+    assert "Pause queue mail?" in text(form)
     assert "Times are in Europe/Berlin." in text(form)
+    assert stock.store.dashboard(0).snapshot().queues["mail"].paused is None
     said = result(browser, confirm(browser, form, until="2100-06-01T12:00"))
     assert "Paused queue mail until 2100-06-01 12:00:00 CEST." in said
     paused = stock.store.dashboard(0).snapshot().queues["mail"].paused
@@ -56,6 +58,25 @@ def test_a_queue_is_paused_until_a_moment_in_the_chosen_zone(browser: Client, st
     assert "Paused queue mail until 2255-" in result(browser, confirm(browser, form, until="9999-12-31T23:59"))
 
 
+def until_form(browser: Client, stock: ShardApis) -> Any:
+    """Follow the link of a queue's page to the form of a pause."""
+    add(stock, queue="mail", delay=None)
+    [link] = re.findall(r'href="([^"]*action=pause[^"]*)"', browser.get(page("queue_detail", "mail")).content.decode())
+    return browser.get(unescape(link))
+
+
+def test_a_pause_and_its_end_are_undone_with_one_press_each(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue="mail", delay=None)
+    paused = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    resumed = undo(browser, browser.get(paused.url))
+    assert stock.store.dashboard(0).snapshot().queues["mail"].paused is None
+    assert "Paused queue mail." in result(browser, undo(browser, browser.get(resumed.url)))
+    assert stock.store.dashboard(0).snapshot().queues["mail"].paused is not None
+    # Nothing changed, so nothing can be undone.
+    again = browser.post(page("action"), {"action": "pause", "queue": "mail"})
+    assert "delayq-undo" not in browser.get(again.url).content.decode()
+
+
 @pytest.mark.parametrize(
     ("until", "error"),
     [
@@ -65,8 +86,7 @@ def test_a_queue_is_paused_until_a_moment_in_the_chosen_zone(browser: Client, st
     ],
 )
 def test_a_pause_cannot_end_then(browser: Client, stock: ShardApis, until: str, error: str) -> None:
-    add(stock, queue="mail", delay=None)
-    form = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    form = until_form(browser, stock)
     answer = confirm(browser, form, until=until)
     assert answer.status_code == 200
     assert error in text(answer)
@@ -83,8 +103,8 @@ def test_a_pause_cannot_end_then(browser: Client, stock: ShardApis, until: str, 
         {"action": "pause"},
         {"action": "resume", "queue": "~zz"},
         {"action": "quiet", "worker": POSTED},
-        {"action": "unquiet", "confirmed": "yes", "worker": "00" * 8},
-        {"action": "quiet", "confirmed": "yes"},
+        {"action": "unquiet", "worker": "00" * 8},
+        {"action": "quiet"},
     ],
 )
 def test_an_unknown_subject_cannot_be_toggled(browser: Client, fields: dict[str, str]) -> None:
@@ -95,10 +115,10 @@ def test_a_worker_is_asked_to_take_no_more(browser: Client, stock: ShardApis) ->
     mine = add(stock, delay=None)
     worker, _ = claim(stock, mine)
     code = worker.code.hex()
+    assert "Quiet worker" in text(browser.get(page("action", action="quiet", worker=code)))
     response = browser.post(page("action"), {"action": "quiet", "worker": code})
-    assert "Quiet worker" in text(response)
-    assert "to take no more jobs." in result(browser, confirm(browser, response))
+    assert "to take no more jobs." in result(browser, response)
     (process,) = [each for each in stock.store.dashboard(0).snapshot().processes if each.code == worker.code]
     assert process.asked_quiet
     response = browser.post(page("action"), {"action": "unquiet", "worker": code})
-    assert "take jobs again." in result(browser, confirm(browser, response))
+    assert "take jobs again." in result(browser, response)

@@ -103,12 +103,12 @@ def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, r
         look(asked)
     look(browser.get(confirm(browser, asked).url))
     look(browser.get(page("job_detail", raw_store["failed"])), status=404)
-    schedule = form_to(browser.get(page("recurring")), "/action/").post(browser, action="pause_schedule")
-    look(schedule)
-    look(browser.get(confirm(browser, schedule).url))
-    queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume").post(browser, action="resume")
-    look(queue)
-    look(browser.get(confirm(browser, queue).url))
+    schedule = form_to(browser.get(page("recurring")), "/action/")
+    look(browser.get(page("action", **{**dict(schedule.fields), "action": "pause_schedule"})))
+    look(browser.get(schedule.post(browser, action="pause_schedule").url))
+    queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume")
+    look(browser.get(page("action", **{**dict(queue.fields), "action": "resume"})))
+    look(browser.get(queue.post(browser, action="resume").url))
 
 
 def test_the_name_of_an_account_is_escaped_too(browser: Client, stock: ShardApis) -> None:

@@ -10,14 +10,14 @@ from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.page_content import text
-from tests.admin.steps import confirm, result
+from tests.admin.steps import result
 from tests.servers.lost_master import ThreeMasters
 from tests.subprocesses import until
 
 
 def test_pages_are_incomplete_as_long_as_a_server_is_away(masters: ThreeMasters, browser: Client) -> None:
     masters.add_jobs()
-    pause = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    pause = form_to(browser.get(page("queues")), "/action/", button="pause")
     reads = admin_store().reads(partial=True)
     assert admin_store().snapshot(reads=reads).total.scheduled == 60
     others = admin_store().reads(partial=True)
@@ -31,7 +31,7 @@ def test_pages_are_incomplete_as_long_as_a_server_is_away(masters: ThreeMasters,
     [missing] = reads.missing
     assert (missing.server, list(missing.shards)) == (masters.lost_address, masters.lost_shards)
     assert "Scheduled 40+" in text(browser.get(page("overview")))
-    assert "do this again" in result(browser, confirm(browser, pause))
+    assert "do this again" in result(browser, pause.post(browser, action="pause"))
     masters.restore()
     masters.add_jobs()
     # It is asked once in two seconds.

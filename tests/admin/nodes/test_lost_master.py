@@ -98,8 +98,8 @@ def test_an_action_on_selected_jobs_says_how_many_it_did_not_reach(
 
 
 def test_a_pause_says_to_repeat_it(masters: ThreeMasters, made: object, browser: Client) -> None:
-    form = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
-    said = result(browser, confirm(browser, form))
+    paused = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    said = result(browser, paused)
     assert "Paused queue default." in said
     assert f"{masters.lost_address} does not answer: do this again when it is back" in said
 

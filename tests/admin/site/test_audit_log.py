@@ -68,10 +68,11 @@ def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
 def test_an_action_that_changed_nothing_is_not_recorded(
     browser: Client, stock: ShardApis, signals_sent: list[dict[str, Any]]
 ) -> None:
-    answer = request_action(browser, page("failed"), "retry", add_dead(stock))
+    answer = request_action(browser, page("failed"), "retry", add_dead(stock), add_dead(stock))
     confirm(browser, answer)
     confirm(browser, answer)
-    assert LogEntry.objects.count() == len(signals_sent) == 1
+    assert LogEntry.objects.count() == 2
+    assert len(signals_sent) == 1
 
 
 def test_the_row_names_the_parameters(browser: Client, stock: ShardApis) -> None:
@@ -107,7 +108,7 @@ def test_a_failing_receiver_changes_nothing(browser: Client, stock: ShardApis) -
 
     audit_log.admin_action.connect(fails)
     try:
-        answer = confirm(browser, request_action(browser, page("failed"), "retry", add_dead(stock)))
+        answer = request_action(browser, page("failed"), "retry", add_dead(stock))
     finally:
         audit_log.admin_action.disconnect(fails)
     assert answer.status_code == 302
@@ -139,7 +140,7 @@ def test_an_action_on_many_jobs_is_on_the_page_of_each(browser: Client, stock: S
 
 def test_times_of_the_audit_log_are_in_the_chosen_zone(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=HOUR)
-    confirm(browser, request_action(browser, page("scheduled"), "run_now", mine))
+    request_action(browser, page("scheduled"), "run_now", mine)
     at = LogEntry.objects.get().action_time
     for zone, name in (("utc", UTC), ("local", ZoneInfo("Europe/Berlin"))):
         browser.get(page("overview", zone=zone))

@@ -92,9 +92,10 @@ def test_without_a_policy_there_is_no_nonce(browser: Client) -> None:
 def test_script_is_small() -> None:
     static = PACKAGE / "static" / "django_delayq"
     sizes = {path.name: len(path.read_bytes()) for path in static.iterdir()}
-    assert set(sizes) == {"delayq.css", "delayq.js", "search.js", "tables.css", "tokens.css"}
+    assert set(sizes) == {"delayq.css", "delayq.js", "rows.js", "search.js", "tables.css", "tokens.css"}
     assert sizes["delayq.js"] < 10_000
     assert sizes["search.js"] < 3_000
+    assert sizes["rows.js"] < 3_000
 
 
 def test_anonymous_users_get_the_login_of_the_site(visitor: Any, settings: Any) -> None:

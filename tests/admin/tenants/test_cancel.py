@@ -88,7 +88,7 @@ def test_the_jobs_of_a_tenant_of_any_name_are_cancelled(name: str, browser: Clie
 def test_jobs_of_all_shards_are_cancelled(browser: Client, shards: list[ShardApis]) -> None:
     for number, apis in enumerate(shards):
         add_jobs(apis, number + 1)
-    response = browser.post(page("action"), CANCEL)
+    response = browser.post(page("action"), CANCEL, follow=True)
     assert "Cancel 6 waiting jobs?" in text(response)
     assert "6 jobs cancelled." in result(browser, confirm(browser, response))
     assert [waiting(shards[0], shard=shard) for shard in range(3)] == [0, 0, 0]
@@ -101,7 +101,7 @@ def test_many_jobs_are_cancelled_in_steps(
     for apis in shards:
         add_jobs(apis, 2)
         add_jobs(apis, 1, delay=HOUR)
-    response = browser.post(page("action"), CANCEL)
+    response = browser.post(page("action"), CANCEL, follow=True)
     refused = confirm(browser, response, typed_confirmation="8")
     assert "The number does not match. Nothing was done." in text(refused)
     response = confirm(browser, refused, typed_confirmation="9")
@@ -117,7 +117,7 @@ def test_many_jobs_are_cancelled_in_steps(
 def test_a_cancellation_is_stopped(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
     bounds(action_seconds=0, changed_jobs=2)
     add_jobs(stock, 5)
-    response = confirm(browser, browser.post(page("action"), CANCEL))
+    response = confirm(browser, browser.post(page("action"), CANCEL, follow=True))
     stopped = form_to(response, "/action/", button="yes").post(browser, stop="yes")
     assert stopped.url == page("queue_tenants", "mail")
     assert "Stopped. 2 jobs cancelled" in result(browser, stopped)
@@ -127,7 +127,7 @@ def test_a_cancellation_is_stopped(browser: Client, stock: ShardApis, bounds: Ca
 
 def test_jobs_that_came_after_the_count_are_left_alone(browser: Client, stock: ShardApis) -> None:
     add_jobs(stock, 2)
-    response = browser.post(page("action"), CANCEL)
+    response = browser.post(page("action"), CANCEL, follow=True)
     later = (time_ns() // 1_000_000 + 60_000 << 48).to_bytes(12)
     add_jobs(stock, 1, raw_id=later, delay=1)
     said = result(browser, confirm(browser, response))
@@ -138,7 +138,7 @@ def test_jobs_that_came_after_the_count_are_left_alone(browser: Client, stock: S
 def test_no_more_jobs_are_cancelled_than_were_counted(browser: Client, stock: ShardApis) -> None:
     # The clocks of enqueuers differ, so later jobs may look older.
     add_jobs(stock, 2)
-    response = browser.post(page("action"), CANCEL)
+    response = browser.post(page("action"), CANCEL, follow=True)
     for number in (1, 2):
         add_jobs(stock, 1, raw_id=(number << 48).to_bytes(12))
     assert "2 jobs cancelled. More jobs match now" in result(browser, confirm(browser, response))
@@ -149,7 +149,7 @@ def test_a_job_that_runs_meanwhile_is_skipped(browser: Client, stock: ShardApis,
     # A worker of an earlier release removes no entry of the jobs that it claims.
     bounds(action_seconds=0, changed_jobs=1)
     add_jobs(stock, 3)
-    response = browser.post(page("action"), CANCEL)
+    response = browser.post(page("action"), CANCEL, follow=True)
     entries = stock.client.zrange(stock.keys("tenant_jobs"), 0, -1)
     assert len(stock.worker().take(1, "mail").claims) == 1
     stock.client.zadd(stock.keys("tenant_jobs"), dict.fromkeys(entries, 0))
@@ -170,7 +170,7 @@ def test_a_cancellation_that_redis_interrupts_is_recorded(
         return cancel(self, *args)
 
     monkeypatch.setattr(WaitingJobs, "cancel", half)
-    assert confirm(browser, browser.post(page("action"), CANCEL)).status_code == 503
+    assert confirm(browser, browser.post(page("action"), CANCEL, follow=True)).status_code == 503
     assert LogEntry.objects.count() == 2
     monkeypatch.undo()
     form = form_to(browser.get(page("overview")), "/action/")
@@ -202,7 +202,7 @@ def test_who_may_not_manage_cannot_cancel(
     kind: str, read_only: bool, visitor: Callable[..., Client], stock: ShardApis, settings: Any, browser: Client
 ) -> None:
     add_jobs(stock, 1)
-    form = form_to(browser.post(page("action"), CANCEL), "/action/")
+    form = form_to(browser.post(page("action"), CANCEL, follow=True), "/action/")
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
     client = visitor(kind)
     assert client.post(page("action"), CANCEL).status_code == 403
@@ -213,7 +213,7 @@ def test_who_may_not_manage_cannot_cancel(
 def test_who_may_manage_cancels(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add_jobs(stock, 1)
     client = visitor("manager")
-    assert "1 job cancelled." in result(client, confirm(client, client.post(page("action"), CANCEL)))
+    assert "1 job cancelled." in result(client, confirm(client, client.post(page("action"), CANCEL, follow=True)))
 
 
 def test_a_process_of_an_earlier_release_reads_the_forms_of_other_actions(browser: Client, stock: ShardApis) -> None:
@@ -226,5 +226,5 @@ def test_a_process_of_an_earlier_release_reads_the_forms_of_other_actions(browse
 
 def test_go_back_leads_to_the_page_of_the_tenants(browser: Client, stock: ShardApis) -> None:
     add_jobs(stock, 1)
-    response = browser.post(page("action"), {**CANCEL, "tenant": url_name("acme")})
+    response = browser.post(page("action"), {**CANCEL, "tenant": url_name("acme")}, follow=True)
     assert f'href="{page("queue_tenants", "mail")}" autofocus' in response.content.decode()

@@ -1,4 +1,4 @@
-"""Pausing and resuming a tenant: confirmed, recorded, in every shard, and back to the page of the tenants."""
+"""Pausing and resuming a tenant: at once, with an undo, recorded, in every shard, and back to the page of tenants."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +15,7 @@ from tests.admin.conftest import page
 from tests.admin.content.test_raw_characters import look
 from tests.admin.forms import MAY_NOT_MANAGE, Form, forms
 from tests.admin.jobs import HOSTILE
-from tests.admin.page_content import text
-from tests.admin.steps import confirm, result
+from tests.admin.steps import result, undo
 from tests.shard_apis import ShardApis
 
 #: Names that break pages which do not escape them, names in the form of others, and names as long as they may be.
@@ -26,7 +25,8 @@ PAUSE = {"action": "pause_tenant", "queue": "mail", "tenant": "acme"}
 
 def tenant_form(response: Any, name: str) -> Form:
     """Return the form of a tenant on the page."""
-    (form,) = [form for form in forms(response) if ("tenant", url_name(name)) in form.fields]
+    named = ("tenant", url_name(name))
+    (form,) = [form for form in forms(response) if named in form.fields and not form.is_undo]
     return form
 
 
@@ -40,22 +40,19 @@ def test_a_tenant_is_paused_and_resumed(browser: Client, stock: ShardApis) -> No
     stock.add(queue="mail", tenant="acme")
     stock.add(queue="mail", tenant="other")
     address = page("queue_tenants", "mail")
-    response = tenant_form(browser.get(address), "acme").post(browser, action="pause_tenant")
-    assert "Pause tenant acme of queue mail?" in text(response)
-    assert paused_by(stock) == ""
-    paused = confirm(browser, response)
+    form = tenant_form(browser.get(address), "acme")
+    paused = form.post(browser, action="pause_tenant")
     assert paused.url == address
     said = result(browser, paused)
     assert "Paused tenant acme of queue mail." in said
     assert "paused by superuser" in said
     assert (paused_by(stock), paused_by(stock, "other")) == ("superuser", "")
     assert len(stock.worker().take(8, "mail").claims) == 1
-    assert "Tenant acme of queue mail was paused already." in result(browser, confirm(browser, response))
-    response = tenant_form(browser.get(address), "acme").post(browser, action="resume_tenant")
-    assert "Resume tenant acme of queue mail?" in text(response)
-    assert "Resumed tenant acme of queue mail." in result(browser, confirm(browser, response))
+    assert "Tenant acme of queue mail was paused already." in result(browser, form.post(browser, action="pause_tenant"))
+    form = tenant_form(browser.get(address), "acme")
+    assert "Resumed tenant acme of queue mail." in result(browser, form.post(browser, action="resume_tenant"))
     assert paused_by(stock) == ""
-    assert "Tenant acme of queue mail was not paused." in result(browser, confirm(browser, response))
+    assert "Tenant acme of queue mail was not paused." in result(browser, form.post(browser, action="resume_tenant"))
     assert [(entry.change_message, entry.object_id) for entry in LogEntry.objects.order_by("pk")] == [
         ("Paused tenant acme of queue mail", "acme of queue mail"),
         ("Resumed tenant acme of queue mail", "acme of queue mail"),
@@ -67,20 +64,25 @@ def test_a_tenant_of_any_name_is_listed_and_paused(name: str, browser: Client, s
     stock.add(queue="mail", tenant=name)
     content = look(browser.get(page("queue_tenants", "mail")))
     assert "<script>alert(1)" not in content
-    response = tenant_form(browser.get(page("queue_tenants", "mail")), name).post(browser, action="pause_tenant")
-    assert "<script>alert(1)" not in look(response)
-    back = confirm(browser, response)
+    asked = browser.get(page("action", action="pause_tenant", queue="mail", tenant=url_name(name)))
+    assert "<script>alert(1)" not in look(asked)
+    back = tenant_form(browser.get(page("queue_tenants", "mail")), name).post(browser, action="pause_tenant")
     assert paused_by(stock, name) == "superuser"
-    assert "<script>alert(1)" not in look(browser.get(back.url))
-    [entry] = LogEntry.objects.all()
-    assert entry.change_message == f"Paused tenant {printable(name)} of queue mail"
+    said = browser.get(back.url)
+    assert "<script>alert(1)" not in look(said)
+    undo(browser, said)
+    assert paused_by(stock, name) == ""
+    assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
+        f"Paused tenant {printable(name)} of queue mail",
+        f"Resumed tenant {printable(name)} of queue mail",
+    ]
 
 
 def test_a_tenant_is_paused_and_resumed_in_every_shard(browser: Client, shards: list[ShardApis]) -> None:
     shards[1].add(queue="mail", tenant="acme")
     for action, by in (("pause_tenant", "superuser"), ("resume_tenant", "")):
         form = tenant_form(browser.get(page("queue_tenants", "mail")), "acme")
-        confirm(browser, form.post(browser, action=action))
+        form.post(browser, action=action)
         assert [paused_by(shards[0], shard=shard) for shard in range(3)] == [by] * 3
     assert LogEntry.objects.count() == 2
 
@@ -96,7 +98,7 @@ def test_a_pause_that_redis_interrupts_is_recorded(
         return pause(self, *names, by=by)
 
     monkeypatch.setattr(WorkerControl, "pause_tenant", half)
-    assert confirm(browser, browser.post(page("action"), PAUSE)).status_code == 503
+    assert browser.post(page("action"), PAUSE).status_code == 503
     [entry] = LogEntry.objects.all()
     assert entry.change_message == "Paused tenant acme of queue mail"
 
@@ -104,7 +106,7 @@ def test_a_pause_that_redis_interrupts_is_recorded(
 def test_the_tenants_of_other_queues_stay_as_they_are(browser: Client, stock: ShardApis, delayq_settings: Any) -> None:
     queues = {"mail": {"fair": True}, "more": {"fair": True}}
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": queues}
-    confirm(browser, browser.post(page("action"), PAUSE))
+    browser.post(page("action"), PAUSE)
     assert (paused_by(stock), paused_by(stock, queue="more")) == ("superuser", "")
 
 
@@ -114,7 +116,7 @@ def test_a_tenant_of_a_queue_that_is_not_fair_is_refused(
     queue: str, action: str, browser: Client, stock: ShardApis
 ) -> None:
     stock.add(queue="small", tenant="acme")
-    fields = {"action": action, "queue": url_name(queue), "tenant": "acme", "confirmed": "yes"}
+    fields = {"action": action, "queue": url_name(queue), "tenant": "acme"}
     response = browser.post(page("action"), fields)
     assert "is not fair, so none of its tenants can be paused. Nothing was done." in result(browser, response)
     assert paused_by(stock, queue=queue) == ""
@@ -127,7 +129,7 @@ def test_a_tenant_of_a_queue_that_is_not_fair_is_refused(
 )
 def test_a_form_that_names_nobody_does_nothing(fields: dict[str, str], browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
-    response = browser.post(page("action"), {**PAUSE, "confirmed": "yes", **fields})
+    response = browser.post(page("action"), {**PAUSE, **fields})
     assert "It is not there any more. Nothing was done." in result(browser, response)
     assert LogEntry.objects.count() == 0
     assert len(stock.worker().take(8, "mail").claims) == 1
@@ -137,7 +139,7 @@ def test_a_form_that_names_nobody_does_nothing(fields: dict[str, str], browser: 
 @pytest.mark.parametrize("missing", ["queue", "tenant"])
 def test_a_form_without_a_name_does_nothing(missing: str, action: str, browser: Client, stock: ShardApis) -> None:
     fields = {name: value for name, value in PAUSE.items() if name != missing}
-    response = browser.post(page("action"), {**fields, "action": action, "confirmed": "yes"})
+    response = browser.post(page("action"), {**fields, "action": action})
     assert "It is not there any more. Nothing was done." in result(browser, response)
 
 
@@ -146,10 +148,10 @@ def test_who_may_not_manage_cannot_pause(
     kind: str, read_only: bool, visitor: Callable[..., Client], stock: ShardApis, settings: Any
 ) -> None:
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
-    assert visitor(kind).post(page("action"), {**PAUSE, "confirmed": "yes"}).status_code == 403
+    assert visitor(kind).post(page("action"), {**PAUSE}).status_code == 403
     assert paused_by(stock) == ""
 
 
 def test_go_back_leads_to_the_page_of_the_tenants(browser: Client, stock: ShardApis) -> None:
-    response = browser.post(page("action"), PAUSE)
+    response = browser.get(page("action", **PAUSE))
     assert f'href="{page("queue_tenants", "mail")}" autofocus' in response.content.decode()

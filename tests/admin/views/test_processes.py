@@ -78,8 +78,7 @@ def test_a_lost_worker_shows_since_when_its_jobs_may_be_tried_again(browser: Cli
 def test_a_button_quiets_a_worker_and_resumes_it(browser: Client, stock: ShardApis) -> None:
     tell(stock)
     for action, quiet in (("quiet", True), ("unquiet", False)):
-        asked = form_to(browser.get(page("processes")), "action/", button=action).post(browser, action=action)
-        answer = form_to(asked, "action/").post(browser)
+        answer = form_to(browser.get(page("processes")), "action/", button=action).post(browser, action=action)
         assert (answer.status_code, answer["Location"]) == (302, page("processes"))
         (worker,) = stock.store.dashboard(0).snapshot().processes
         assert worker.asked_quiet == quiet

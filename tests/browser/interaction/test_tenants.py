@@ -53,13 +53,14 @@ def test_a_tenant_is_paused_by_the_keyboard(window: PageSession, stock: Fixtures
     window.page.wait_for_url(f"**{tenants}")
     tab_to(window, "tr:first-child button[value=pause_tenant]")
     window.page.keyboard.press("Enter")
-    expect(window.page.get_by_role("heading", name="Pause tenant acme of queue fair?")).to_be_visible()
-    look_over(window)
-    tab_to(window, ".delayq-confirm button[type=submit]")
-    window.page.keyboard.press("Enter")
     expect(window.page.locator(".messagelist .success")).to_contain_text("Paused tenant acme of queue fair.")
     expect(window.page.get_by_role("row", name="acme")).to_contain_text("paused by")
     assert stock.apis.store.tenants(0).find("fair", "acme").paused
+    look_over(window)
+    tab_to(window, ".delayq-undo button")
+    window.page.keyboard.press("Enter")
+    expect(window.page.locator(".messagelist .success")).to_contain_text("Resumed tenant acme of queue fair.")
+    assert not stock.apis.store.tenants(0).find("fair", "acme").paused
     window.assert_calm()
 
 
@@ -95,7 +96,6 @@ def test_many_jobs_of_a_tenant_are_cancelled_without_javascript(
 def test_a_paused_tenant_without_jobs_is_resumed(window: PageSession, stock: Fixtures, tenants: str) -> None:
     window.open(tenants)
     window.page.get_by_role("row", name="without jobs").get_by_role("button", name="Resume").click()
-    window.page.locator(".delayq-confirm button[type=submit]").click()
     expect(window.page.locator(".messagelist .success")).to_contain_text("Resumed tenant without jobs of queue fair.")
     expect(window.page.get_by_role("row", name="without jobs")).to_have_count(0)
     assert not stock.apis.store.tenants(0).find("fair", "without jobs").paused
@@ -110,7 +110,6 @@ def test_tenants_are_paused_and_resumed_without_javascript(
     row = window.page.get_by_role("row", name="acme")
     for button, paused in (("Pause", True), ("Resume", False)):
         row.get_by_role("button", name=button).click()
-        window.page.locator(".delayq-confirm button[type=submit]").click()
         expect(row).to_contain_text("Resume" if paused else "Pause")
         assert bool(stock.apis.store.tenants(0).find("fair", "acme").paused) is paused
     window.assert_calm()

@@ -49,7 +49,7 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
         assert (caught.value.code, caught.value.maybe_accepted) == ("OOM", False)
         assert 50 < len(waiting) < 1_000
         # Memory that Redis frees meanwhile, such as client buffers, must not have room for a batch.
-        client.config_set("maxmemory", client.info("memory")["used_memory"] - 100_000)
+        client.config_set("maxmemory", client.info("memory")["used_memory"] - 300_000)
         jobs = client.hlen(processes.keys("jobs"))
         batch = [tasks.record.job(TEXT) for _ in range(3)]
         with pytest.raises(StoreRejected):

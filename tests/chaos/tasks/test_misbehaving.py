@@ -10,7 +10,8 @@ from tests.sample_app import misbehaving
 from tests.sample_app.misbehaving import ASYNC, CRIPPLING, DEADLY, PLAIN
 from tests.subprocesses import Command, Processes
 
-#: Seconds for all kinds of misbehaviour on one pool. Processes take 21 s alone, and 115 s beside five such tests on two cores.
+#: Seconds for all kinds of misbehaviour on one pool. Processes take 21 s alone, and 115 s beside five such tests on two
+#: cores.
 PATIENCE = 300.0
 
 
