@@ -11,7 +11,9 @@
             const button = document.createElement("button"), text = box.closest("table").dataset.rowAction;
             Object.assign(button, { name: "one", value: box.value, textContent: text });
             button.setAttribute("aria-label", `${text}: ${box.getAttribute("aria-label")}`);
-            row.insertCell().append(button);
+            const cell = row.insertCell();
+            cell.className = "act";
+            cell.append(button);
         }
     };
     // The next row stays under the pointer.
