@@ -194,6 +194,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert sum(each.count for each in groups.find_error_groups()) == survey.snapshot().dead
     assert survey.snapshot(tasks=["shop.remind"], dimension=ALL_JOBS, week=True).dead
     assert survey.due_histogram([0, 1, 2], queues=["default"]) == {}
+    assert apis.shard.read(apis.store.lingering(apis.shard.index).read_known()).values >= 0
 
 
 def _expire_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:

@@ -10,6 +10,7 @@ from django_delayq.job.layout import Layout
 from django_delayq.management.operating import WRONG_OPTIONS
 from django_delayq.store.growth.growth import Growth
 from django_delayq.store.growth.layouts import LEARN_EVERY
+from django_delayq.store.queries.snapshot import absences
 from django_delayq.store.store import Store
 
 #: Seconds between two looks at the processes, and at the schedules whose jobs run.
@@ -155,11 +156,7 @@ class Resharding:
     def _absent(self, shards: int) -> Iterator[str]:
         """Yield the processes that serve a shard that has jobs, but not all of the new ones."""
         lease_us, old = self._store.config.worker.lease_us, self.read_layout().shards
-        serving = [
-            {(each.kind, each.name) for each in self._store.dashboard(index).snapshot().alive(lease_us=lease_us)}
-            for index in range(shards)
-        ]
-        known = set[tuple[str, str]]().union(*serving[:old])
-        for kind, name in sorted(known):
-            if any((kind, name) not in each for each in serving[old:]):
+        snapshots = {index: self._store.dashboard(index).snapshot() for index in range(shards)}
+        for (kind, name), without in absences(snapshots, lease_us=lease_us).items():
+            if without[-1] >= old and not set(range(old)) <= set(without):
                 yield f"{kind} {name}"

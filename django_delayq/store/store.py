@@ -22,6 +22,7 @@ from django_delayq.job.security.signing import BodySigner
 from django_delayq.store.digests import key_digest, routing_of, schedule_id
 from django_delayq.store.enqueue import Enqueue, is_routed, places_of
 from django_delayq.store.growth.layouts import Layouts
+from django_delayq.store.growth.lingering import Lingering
 from django_delayq.store.growth.schedule_places import SchedulePlaces
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.dashboard import DashboardQueries
@@ -185,6 +186,10 @@ class Store:
         """Where recurring schedules are."""
         return SchedulePlaces(self.layouts, self.producer_shard)
 
+    def lingering(self, shard: int) -> Lingering:
+        """Return the API that knows what is left of an older number of shards."""
+        return Lingering(self.producer_shard(shard))
+
     def find_schedules(
         self, tasks: Iterable[str], name: str, *, reads: ShardReads | None = None
     ) -> list[StoredSchedule]:
@@ -246,9 +251,13 @@ class Store:
 
         `options` are those of `DashboardQueries.snapshot()`.
         """
+        return combined(list(self.snapshots(reads=reads, **options).values()))
+
+    def snapshots(self, *, reads: ShardReads | None = None, **options: Any) -> dict[int, Snapshot]:
+        """Return the snapshot of each shard. See `snapshot()`."""
         reads = reads or self.reads()
         found = reads.read(lambda shard: self.dashboard(shard).read_snapshot(**options))
-        return combined([each.measured(*reads.times_us[shard]) for shard, each in found.items()])
+        return {shard: each.measured(*reads.times_us[shard]) for shard, each in found.items()}
 
     def now_us(self) -> int:
         """Return the time of Redis (µs since the epoch), of any server that answers. One round trip."""

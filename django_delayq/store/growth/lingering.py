@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from django_delayq.job.layout import Layout
+from django_delayq.store.client.reading import Reading
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import routing_of_limit, routings_of
-from django_delayq.store.nodes.resp import Part
+from django_delayq.store.nodes.resp import Part, encode
 from django_delayq.store.records import ExtrasRecord
 from django_delayq.store.shard import Shard
 
@@ -17,6 +19,20 @@ _BATCH = 500
 _SLOT = b"\2"
 #: What stands before the digest of a throttled key in `lingering`, and the bytes of both.
 _BEFORE_WINDOW, _WINDOW_SIZE = b"\0", 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLeft:
+    """What a shard knows of the layout, and of what is left there, without a count."""
+
+    #: None: it knows no layout yet.
+    layout: Layout | None
+    #: The routing values of which the last count found something, and those that were used since; some are free by now.
+    values: int
+    #: The number of the layout with which that count began. Before a later layout is counted, all values count as left.
+    counted_for: int
+    #: Recurring schedules that are on their way to another shard.
+    leaving_schedules: int
 
 
 class Lingering:
@@ -36,7 +52,9 @@ class Lingering:
         """
         layout, left = self._shard.layout, Counter[str]()
         number = self.count_lingering("begin", layout.number)
-        is_first = self._counted_for() < max(each.since for each in layout.chain)
+        is_first = _counted_for(self._shard.execute("HGET", self._shard.keys("lingering"), b"")) < max(
+            each.since for each in layout.chain
+        )
         # The slots come after the jobs: a job that ends meanwhile has left its slot and its time before.
         for kind, number_left, values in self._found(layout, is_first):
             if kind:
@@ -48,10 +66,21 @@ class Lingering:
         left["throttled key"] = self._forget(number)
         return left
 
-    def _counted_for(self) -> int:
-        """Return the number of the layout with which the last count that has ended began; 0: none has."""
-        stored = self._shard.execute("HGET", self._shard.keys("lingering"), b"") or b""
-        return int.from_bytes(stored[16:24])
+    def read_known(self) -> Reading[KnownLeft]:
+        """Return the reading of what is known without a count. One step, O(1)."""
+        keys = self._shard.keys
+        layout, count, size, leaving = yield [
+            encode("GET", keys("shards")),
+            encode("HGET", keys("lingering"), b""),
+            encode("HLEN", keys("lingering")),
+            encode("HLEN", keys("leaving_schedules")),
+        ]
+        return KnownLeft(
+            layout=Layout.read(layout),
+            values=size - (count is not None),
+            counted_for=_counted_for(count),
+            leaving_schedules=leaving,
+        )
 
     def _found(self, layout: Layout, is_first: bool) -> Iterator[tuple[str, int, list[tuple[bytes, Part]]]]:
         """Yield what is left, in batches: its kind, how many there are, and the fields and values to add.
@@ -121,3 +150,8 @@ class Lingering:
 def _limits(digests: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the routing values of limits; entries that were edited manually are left out."""
     return (routing_of_limit(digest) for digest in digests if len(digest) == 12)
+
+
+def _counted_for(stored: bytes | None) -> int:
+    """Return the number of the layout with which the last count that has ended began; 0: none has."""
+    return int.from_bytes((stored or b"")[16:24])

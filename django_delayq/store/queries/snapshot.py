@@ -216,6 +216,17 @@ def _read_filter(texts: tuple[str, ...]) -> QueueFilter | None:
         return None
 
 
+def absences(snapshots: Mapping[int, Snapshot], *, lease_us: int) -> dict[tuple[str, str], list[int]]:
+    """Return the live processes that do not serve all of these shards: kind and name -> those that they leave out."""
+    serving = {
+        shard: {(each.kind, each.name) for each in snapshot.alive(lease_us=lease_us)}
+        for shard, snapshot in snapshots.items()
+    }
+    known = sorted(set[tuple[str, str]]().union(*serving.values()))
+    found = {process: [shard for shard, those in serving.items() if process not in those] for process in known}
+    return {process: shards for process, shards in found.items() if shards}
+
+
 def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
     """Return one snapshot of several shards."""
     if len(snapshots) == 1:

@@ -399,6 +399,7 @@ def dashboard(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=HOUR)
     queries = role.store.dashboard(role.shard.index)
     assert queries.due_histogram([0, 2 * every.clock.now_us], queues=["default"])["default"][0]
+    assert role.shard.read(role.store.lingering(role.shard.index).read_known()).values >= 0
     return queries.snapshot(tasks=["t"]).queues["default"].scheduled
 
 
