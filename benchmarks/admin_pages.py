@@ -54,6 +54,7 @@ PAGES = {
     "Tasks": "tasks/",
     "One task": "tasks/tests.sample_app.tasks.noop/",
     "Processes": "processes/",
+    "Servers": "servers/",
     "One job": "job/{job}/",
 }
 

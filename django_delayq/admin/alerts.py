@@ -38,7 +38,14 @@ def alerts(page: PageContext, rows: Sequence[JobRow] = (), *, late_us: int | Non
 
     `late_us`: since when jobs are expected to start late. It makes no round trip of its own.
     """
-    found = [*_processes(page), *_queues(page), *_server(page), *_schedules(page), *_unknown_tasks(page, rows)]
+    found = [
+        *_processes(page),
+        *_queues(page),
+        *_server(page),
+        *layout_alerts(page),
+        *_schedules(page),
+        *_unknown_tasks(page, rows),
+    ]
     if late_us is not None:
         text = (
             _("Jobs that are due from %s on are expected to start late.") % f"{zoned(late_us, page.timezone):%a %H:%M}"
@@ -117,6 +124,35 @@ def _server(page: PageContext) -> Iterator[Alert]:
         yield Alert(text=text % duration_text(page.skew_us), **link)
 
 
+def layout_alerts(page: PageContext) -> Iterator[Alert]:
+    """Yield what is under way with the number of shards, each with the command that goes on with it."""
+    layout, link = page.store.layout, _link_to_servers(page)
+    shards, setting = layout.shards, page.store.config.shards
+    if not layout.is_finished:
+        text = _("The number of shards changes from %(old)s to %(new)s, and something may be left in the old places.")
+        more = _("Run delayq_shards --finish until nothing is left.")
+        if layout.draining:
+            more = _("Shards %(numbers)s get no new jobs: run delayq_shards --shrink %(new)s until they are dropped.")
+        facts = {
+            "old": ", ".join(map(str, layout.older)),
+            "new": shards,
+            "numbers": ", ".join(map(str, layout.draining)),
+        }
+        yield Alert(text=f"{text % facts} {more % facts}", **link)
+    if layout.coming:
+        text = _(
+            "%(coming)s shards are announced, but only %(shards)s get jobs: run delayq_shards --grow %(coming)s again, "
+            "or --shrink %(shards)s to take that back."
+        )
+        yield Alert(text=text % {"coming": layout.coming, "shards": shards}, **link)
+    if layout.moves_schedules:
+        text = _("Recurring schedules are being moved, and none is declared meanwhile: run delayq_shards --finish.")
+        yield Alert(text=text, **link)
+    if setting in layout.past:
+        text = _("SHARDS is %(setting)s, but there are %(shards)s shards: set it to %(shards)s with the next deploy.")
+        yield Alert(text=text % {"setting": setting, "shards": shards}, **link)
+
+
 def _schedules(page: PageContext) -> Iterator[Alert]:
     """Yield what is wrong with recurring schedules; nothing if there are many, which nobody counts."""
     now = page.snapshot
@@ -153,6 +189,10 @@ def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]
 
 def _link_to_processes(page: PageContext) -> dict[str, Any]:
     return {"url": page.url("processes"), "link": _("Workers & dispatchers")}
+
+
+def _link_to_servers(page: PageContext) -> dict[str, Any]:
+    return {"url": page.url("servers"), "link": _("Servers")}
 
 
 def _joined(names: Sequence[str]) -> str:

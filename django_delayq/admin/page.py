@@ -28,7 +28,7 @@ from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config, on_config_dropped, separate_aliases
 from django_delayq.display.text import escaped, printable, short
 from django_delayq.store.queries.shard_reads import MissingServer, ShardReads
-from django_delayq.store.queries.snapshot import Process, Snapshot
+from django_delayq.store.queries.snapshot import Process, Snapshot, combined
 from django_delayq.store.store import Store
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import grouped
@@ -148,10 +148,15 @@ class PageContext:
 
     def load_snapshot(self, **options: Any) -> Snapshot:
         """Read the snapshot with `options` of `DashboardQueries.snapshot()`; call it before `snapshot` is read."""
-        snapshot = self.store.snapshot(reads=self.reads, **options)
+        self.load_snapshots(**options)
+        return self.snapshot
+
+    def load_snapshots(self, **options: Any) -> dict[int, Snapshot]:
+        """Read the snapshot as `load_snapshot()` does; return that of each shard that answers."""
+        found = self.store.snapshots(reads=self.reads, **options)
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__.update(snapshot=snapshot, server_us=time_ns() // 1_000)
-        return snapshot
+        self.__dict__.update(snapshot=combined(list(found.values())), server_us=time_ns() // 1_000)
+        return found
 
     @property
     def answering(self) -> list[int]:
@@ -309,6 +314,7 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
         "recurring": _("Recurring"),
         "tasks": _("Tasks"),
         "processes": _("Workers"),
+        "servers": _("Servers"),
     }
     counts: dict[str, int] = {}
     if not redis_down:
@@ -327,6 +333,9 @@ def _tabs(page: PageContext, tab: str, *, redis_down: bool) -> list[Tab]:
         del titles["finished"]
     if not (tab == "recurring" or counts.get("recurring")):
         del titles["recurring"]
+    if not (tab == "servers" or page.store.shard_count > 1 or page.store.layout.has_changed):
+        # The footer of the overview has the facts of a single server, and links to its page.
+        del titles["servers"]
     return [
         Tab(
             name=name,

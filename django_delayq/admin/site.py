@@ -30,7 +30,6 @@ from django_delayq.admin.views import (
     finished,
     lists,
     live,
-    processes,
     search,
     task,
     tasks,
@@ -38,6 +37,7 @@ from django_delayq.admin.views import (
 )
 from django_delayq.admin.views import job as detail
 from django_delayq.admin.views.overview import coming, overview
+from django_delayq.admin.views.processes import processes, servers
 from django_delayq.admin.views.queues import limits, queues, tenants
 from django_delayq.admin.views.schedules import calendar, schedule, schedules
 from django_delayq.conf.settings import raw_setting, read_config
@@ -99,6 +99,7 @@ _PANELS = {
     "recurring": schedules.show,
     "tasks": tasks.show,
     "processes": processes.show,
+    "servers": servers.show,
 }
 #: Route, name, view, allowed methods.
 _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
@@ -121,6 +122,7 @@ _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("tasks/", "tasks", tasks.show, _READ),
     ("tasks/<delayq_queue:task>/", "task_detail", task.show, _READ),
     ("processes/", "processes", processes.show, _READ),
+    ("servers/", "servers", servers.show, _READ),
     ("search/", "search", search.show, _READ),
     # A GET shows what a POST would do.
     ("action/", "action", action.show, _READ + _WRITE),

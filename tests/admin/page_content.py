@@ -21,6 +21,7 @@ PAGES = (
     "recurring",
     "tasks",
     "processes",
+    "servers",
 )
 _ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
 

@@ -34,9 +34,13 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "task": lambda ids: page("task_detail", "billing.tasks.send_invoice"),
     "task, week": lambda ids: page("task_detail", "not.registered", span="week"),
     "processes": lambda ids: page("processes"),
+    "servers": lambda ids: page("servers"),
     **{
         f"job, {state}": lambda ids, state=state: page("job_detail", ids[state])  # type: ignore[misc]
         for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown", "waits", "ended")
     },
 }
-TABS = ("overview", "scheduled", "queues", "limits", "running", "finished", "failed", "recurring", "tasks", "processes")
+TABS = (
+    *("overview", "scheduled", "queues", "limits", "running", "finished", "failed", "recurring", "tasks", "processes"),
+    "servers",
+)

@@ -160,6 +160,8 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
         detail=detail,
         log_entries=audit_log.for_job(text_id),
         own_url=f"{own_url}?{query.urlencode()}" if query else own_url,
+        # With one shard there is nothing to say.
+        shard=found.shard if page.store.shard_count > 1 else None,
         all_url=f"{own_url}?{urlencode({**query.dict(), 'all': 'yes'})}",
         **_list_links(page, detail),
     )

@@ -37,6 +37,7 @@ VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "calendar": ("recurring_calendar", {}),
     "tasks": ("tasks", {}),
     "processes": ("processes", {}),
+    "servers": ("servers", {}),
 }
 
 

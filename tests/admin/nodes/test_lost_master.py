@@ -9,7 +9,7 @@ from django_delayq import get_store, jobs, queue
 from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.page_content import PAGES, ids, text
+from tests.admin.page_content import PAGES, ids, link, rows, text
 from tests.admin.steps import confirm, request_action, result
 from tests.servers.lost_master import ThreeMasters
 
@@ -55,6 +55,24 @@ def test_lists_and_counts_have_the_rest_and_say_that_they_are_incomplete(
     assert "Scheduled 40+" in text(shown)
     assert "Rows 1–40 of 40+" in text(shown)
     assert "Scheduled 40+" in text(browser.get(page("overview"))).split("Incomplete:")[1]
+
+
+def test_servers_has_a_row_of_each_shard_and_why_a_server_does_not_answer(
+    masters: ThreeMasters, made: dict[int, list[str]], browser: Client
+) -> None:
+    shown = rows(browser, "servers")
+    assert list(shown) == [str(shard) for shard in range(6)]
+    for shard in range(6):
+        server, state, *counts = shown[str(shard)]
+        if shard in masters.lost_shards:
+            assert server == masters.lost_address
+            assert state.startswith("down Redis did not answer")
+            assert counts == ["–"] * 6
+        else:
+            assert server.startswith("127.0.0.1:") and masters.lost_address not in server
+            assert (state, counts[:5]) == ("active", ["10", "0", "0", "0", "0"])
+            assert counts[5].endswith("noeviction")
+    assert link(browser.get(page("overview")), "Servers") == page("servers")
 
 
 def test_the_page_of_a_job_names_its_server(

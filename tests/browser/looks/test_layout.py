@@ -12,7 +12,18 @@ from tests.browser.pages import PAGES, TABS
 
 PHONE = {"width": 375, "height": 800}
 #: Pages whose tables become cards.
-CARDS = ("scheduled", "failed", "failed, by error", "queues", "running", "processes", "tasks", "recurring", "limits")
+CARDS = (
+    "scheduled",
+    "failed",
+    "failed, by error",
+    "queues",
+    "running",
+    "processes",
+    "tasks",
+    "recurring",
+    "limits",
+    "servers",
+)
 #: A queue has at most 255 bytes.
 LONG, QUEUE = "w" * 1_000, "q" * 255
 
