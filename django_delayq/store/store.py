@@ -15,7 +15,7 @@ from django_delayq.conf.settings import get_config, on_config_dropped, sharing_a
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ending import Ending
 from django_delayq.job.ids import shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, Job, LimitUse, State
+from django_delayq.job.job import Job, LimitUse, State
 from django_delayq.job.layout import Layout, Place
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.signing import BodySigner
@@ -156,14 +156,17 @@ class Store:
                 return raw_id, shard
         return None
 
-    def find(self, raw_id: bytes, shard: int, *, queue: str = DEFAULT_QUEUE, member: bytes = b"") -> JobRow:
-        """Return a job in any state, as `Lookup.find()` does.
+    def find(self, raw_id: bytes, shard: int, **options: Any) -> JobRow:
+        """Return a job in any state, as `Lookup.find()` does, with its options.
 
         If it is gone from the shard of its id, and the number of shards has changed, the other shards are asked.
         """
-        row = self.lookup(shard).find(raw_id, queue=queue, member=member)
+        row = self.lookup(shard).find(raw_id, **options)
+        if row.state is State.GONE:
+            # A process that only looks jobs up learns it nowhere else.
+            self.layouts.learn()
         others = range(self.shard_count if row.state is State.GONE and self.layout.has_changed else 0)
-        found = (self.lookup(other).find(raw_id, queue=queue, member=member) for other in others if other != shard)
+        found = (self.lookup(other).find(raw_id, **options) for other in others if other != shard)
         return next((each for each in found if each.state is not State.GONE), row)
 
     def schedules(self, shard: int) -> Schedules:

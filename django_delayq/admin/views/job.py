@@ -178,7 +178,7 @@ def _find(page: PageContext, raw_id: bytes, shard: int) -> JobRow | None:
         queue = ""
     cursor = read_position(query.get("row", ""), raw_id)
     member = cursor[1][:14] if cursor else b""
-    return page.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member, with_lease=True)
+    return page.store.find(raw_id, shard, queue=queue or DEFAULT_QUEUE, member=member, with_lease=True)
 
 
 def _find_ending(page: PageContext, raw_id: bytes) -> EndingLine | None:

@@ -62,6 +62,15 @@ def test_growing_shows_what_is_left_and_what_to_do(browser: Client) -> None:
     assert f"Layout {get_store().layout.number}: new jobs are spread over 5 shards." in said
 
 
+def test_a_job_that_was_retried_in_another_shard_is_found_by_its_old_id(browser: Client) -> None:
+    *_, handle = enqueue()
+    shards("--grow", "3")
+    raw_id, shard = handle.id.split("-")
+    answer = browser.get(page("job_detail", f"{raw_id}-{(int(shard) + 1) % 3}"))
+    assert answer.status_code == 200
+    assert f"Shard {shard} " in text(answer)
+
+
 def test_before_the_first_count_nobody_knows_what_is_left(browser: Client) -> None:
     enqueue()
     store = get_store()
