@@ -116,6 +116,8 @@ def moment_html(us: int, now_us: int, tz: tzinfo, form: str = "both") -> SafeStr
 
 
 _HEADING = re.compile(r'<th scope="col"[^>]*>(.*?)</th>', re.DOTALL)
+#: What nobody sees of a heading, and arrows: they are no part of a label.
+_NO_LABEL = re.compile(r'<span (?:class="delayq-visually-hidden"|aria-hidden="true")>.*?</span>|<[^>]*>', re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<t([hd])\b")
 
@@ -126,8 +128,7 @@ class _Labelled(template.Node):
 
     def render(self, context: Context) -> SafeString:
         head, end, body = self.nodelist.render(context).partition("</thead>")
-        # A heading that nobody sees is no label.
-        labels = ["" if "<" in each else each.replace('"', "&quot;") for each in _HEADING.findall(head)]
+        labels = [_NO_LABEL.sub("", each).strip().replace('"', "&quot;") for each in _HEADING.findall(head)]
 
         def label_row(row: re.Match[str]) -> str:
             left = iter(labels)
@@ -146,6 +147,23 @@ def labelled(parser: Parser, token: Token) -> _Labelled:
     nodelist = parser.parse(("endlabelled",))
     parser.delete_first_token()
     return _Labelled(nodelist)
+
+
+@register.simple_tag(takes_context=True)
+def heading(context: Context, column: str, title: str, css_class: str = "") -> SafeString:
+    """Return the heading of a column, with a link that sorts by it if the page has a `sorting` of its table."""
+    attribute = format_html(' class="{}"', css_class) if css_class else ""
+    link = context["sorting"].links.get(column) if context.get("sorting") else None
+    if link is None:
+        return format_html('<th scope="col"{}>{}</th>', attribute, title)
+    if not link.direction:
+        return format_html('<th scope="col"{}><a href="{}">{}</a></th>', attribute, link.url, title)
+    arrow, words = ("▲", _("ascending")) if link.direction == "ascending" else ("▼", _("descending"))
+    return format_html(
+        '<th scope="col"{} aria-sort="{}"><a href="{}">{} <span aria-hidden="true">{}</span>'
+        '<span class="delayq-visually-hidden">{}</span></a></th>',
+        *(attribute, link.direction, link.url, title, arrow, words),
+    )
 
 
 @register.simple_tag(takes_context=True)

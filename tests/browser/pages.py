@@ -14,6 +14,7 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "scheduled, filtered": lambda ids: page("scheduled", queue="email", within="24h", q="invoice", n=25),
     "scheduled, nothing found": lambda ids: page("scheduled", q="nothing of the kind", to="never"),
     "queues": lambda ids: page("queues"),
+    "queues, sorted": lambda ids: page("queues", sort="-ready"),
     "limits": lambda ids: page("limits"),
     "queue": lambda ids: page("queue_detail", "default"),
     "paused queue": lambda ids: page("queue_detail", "reports"),

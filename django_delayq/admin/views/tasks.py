@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin.lists.filters import Filter, url_name
 from django_delayq.admin.lists.job_lists import FAILED, SCHEDULED, read
+from django_delayq.admin.lists.sorting import Column, Sorting
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.display.retry import retry_text
 from django_delayq.display.text import printable, span_text
@@ -71,6 +73,21 @@ class TaskRow:
         return self.hour.run_us(_MOST)
 
 
+def _attempts(row: TaskRow) -> float | None:
+    """Return the most attempts of a task; None if they are not known."""
+    return inf if row.max_attempts is None else row.max_attempts or None
+
+
+_COLUMNS = {
+    "task": Column(lambda row: row.name.casefold(), largest_first=False),
+    "queue": Column(lambda row: row.queue.casefold() or None, largest_first=False),
+    "attempts": Column(_attempts),
+    "done": Column(lambda row: row.hour.done),
+    "failed": Column(lambda row: row.hour.failed),
+    "p95": Column(lambda row: row.most_us),
+}
+
+
 def show(page: PageContext) -> PageResponse:
     """Return the page; three round trips."""
     known = {task.name: task for task in map(registry.find, registry.names()) if task is not None}
@@ -87,7 +104,8 @@ def show(page: PageContext) -> PageResponse:
         for name in sorted(unregistered)
     ]
     lines += [row_of(task, now.hour(task_dimension(name)), now.paused_tasks.get(name)) for name, task in known.items()]
-    return page.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=lines)
+    sorting = Sorting.of(page, "tasks", _COLUMNS)
+    return page.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=sorting.apply(lines), sorting=sorting)
 
 
 def row_of(task: Any, hour: Stats, pause: Pause | None) -> TaskRow:

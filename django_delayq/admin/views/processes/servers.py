@@ -1,14 +1,15 @@
 """Servers: the shards with their servers and jobs, and what is left of an older number of shards."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_delayq.admin.alerts import layout_alerts
+from django_delayq.admin.lists.sorting import Column, Sorting
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.display.text import printable
 from django_delayq.job.layout import Layout
@@ -115,6 +116,22 @@ class ShardRow:
         return ", ".join(filter(None, texts)) or _("nothing")
 
 
+def _figure(read: Callable[[Snapshot], Any]) -> Column:
+    return Column(lambda row: read(row.snapshot) if row.snapshot else None)
+
+
+_COLUMNS = {
+    "shard": Column(lambda row: row.shard, largest_first=False),
+    "server": Column(lambda row: row.server, largest_first=False),
+    "scheduled": _figure(lambda snapshot: snapshot.total.scheduled),
+    "ready": _figure(lambda snapshot: snapshot.total.ready),
+    "running": _figure(lambda snapshot: snapshot.claimed),
+    "failed": _figure(lambda snapshot: snapshot.dead),
+    "done": _figure(lambda snapshot: snapshot.hour(ALL_JOBS).done),
+    "memory": Column(lambda row: row.info.used_memory if row.info else None),
+}
+
+
 def show(page: PageContext) -> PageResponse:
     """Return the page; two round trips if the number of shards has changed, otherwise one."""
     snapshots, layout = page.load_snapshots(facts=True), page.store.layout
@@ -136,13 +153,16 @@ def show(page: PageContext) -> PageResponse:
         for missing in page.reads.missing
         for shard in missing.shards
     ]
+    sorting = Sorting.of(page, "servers", _COLUMNS)
     return page.render(
         "servers.html",
         tab="servers",
         title=_("Servers and shards"),
         alerts=[replace(each, url="") for each in layout_alerts(page)],
         layout=layout,
-        rows=sorted(rows, key=lambda row: row.shard),
+        rows=sorting.apply(sorted(rows, key=lambda row: row.shard)),
+        # A single row has no order.
+        sorting=sorting if len(rows) > 1 else None,
         shows_left=not layout.is_finished,
         others=_names(absences(snapshots, lease_us=page.store.config.worker.lease_us)),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.lists.filters import url_name
+from django_delayq.admin.lists.sorting import Column, Sorting
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.display.text import printable
 from django_delayq.metrics import Stats, queue_dimension
@@ -49,6 +50,18 @@ class QueueRow:
         return bool(self.state.ready and not self.workers)
 
 
+_COLUMNS = {
+    "queue": Column(lambda row: row.name.casefold(), largest_first=False),
+    "scheduled": Column(lambda row: row.state.scheduled),
+    "ready": Column(lambda row: row.state.ready),
+    "oldest": Column(lambda row: row.oldest_us),
+    "running": Column(lambda row: row.running),
+    "workers": Column(lambda row: row.workers),
+    "done": Column(lambda row: row.hour.done),
+    "failed": Column(lambda row: row.hour.failed),
+}
+
+
 def states(page: PageContext) -> list[QueueRow]:
     """Return a row per queue; needs no round trip beyond the snapshot."""
     now = page.snapshot
@@ -67,4 +80,6 @@ def states(page: PageContext) -> list[QueueRow]:
 
 def show(page: PageContext) -> PageResponse:
     """Return the page; one round trip."""
-    return page.render("queues.html", tab="queues", title=_("Queues"), queues=states(page))
+    sorting = Sorting.of(page, "queues", _COLUMNS)
+    rows = sorting.apply(states(page))
+    return page.render("queues.html", tab="queues", title=_("Queues"), queues=rows, sorting=sorting)
