@@ -8,10 +8,11 @@ from typing import NamedTuple
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.errors import ErrorSummary, outcome_name
-from django_delayq.admin.lists.filters import Filter
-from django_delayq.admin.lists.job_lists import READY, JobList
+from django_delayq.admin.lists.filters import OUTCOMES, Filter
+from django_delayq.admin.lists.job_lists import FINISHED, READY, JobList
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
+from django_delayq.job.job import State
 from django_delayq.templatetags.delayq import zoned
 
 _EMPTY = Filter()
@@ -46,6 +47,8 @@ def _parts(page: PageContext, job_list: JobList, job_filter: Filter) -> Iterator
     yield ("error",), _("error"), job_filter.error and outcome_name(job_filter.error.removeprefix("="))
     yield ("error_group",), _("error"), job_filter.error_group and _group_title(page, job_filter.error_group)
     yield ("tenant",), _("tenant"), job_filter.tenant
+    if job_list is FINISHED:
+        yield ("outcome",), _("outcome"), job_filter.outcome and str(OUTCOMES[State(job_filter.outcome)].title)
     yield ("text",), _("text"), job_filter.text
     times = " – ".join(_moment_text(page, us) for us in (job_filter.from_us, job_filter.to_us))
     within = job_filter.within and str(job_list.spans.get(job_filter.within, job_filter.within))

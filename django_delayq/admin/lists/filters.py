@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from re import Pattern
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.http import urlencode
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_lazy
 
 from django_delayq.clock import DAY_US, HOUR_US, moment_us
 from django_delayq.display.arguments import DisplayedArguments
 from django_delayq.display.text import printable
+from django_delayq.job.job import State
 from django_delayq.store.queries.job_filter import JobFilter
 from django_delayq.store.queries.job_pages import JobRow
 
@@ -36,6 +37,25 @@ _MAX_NAME, _MAX_TEXT = 3_000, 500
 _MAX_US = 2**53
 #: Fields with a name, which an address holds as `url_name()` writes it.
 FILTER_NAMES = ("queue", "task", "error", "tenant")
+
+
+class OutcomeName(NamedTuple):
+    """How the pages name the way in which a job ended."""
+
+    #: After `outcome:` in the search field, in every language.
+    term: str
+    title: Any
+    #: The CSS class of its chip.
+    css_class: str
+
+
+OUTCOMES = {
+    State.DONE: OutcomeName("done", gettext_lazy("done"), "good"),
+    State.DEAD: OutcomeName("failed", gettext_lazy("failed"), "bad"),
+    State.CANCELLED: OutcomeName("stopped", gettext_lazy("stopped"), "warn"),
+    State.EXPIRED: OutcomeName("expired", gettext_lazy("expired"), ""),
+    State.DROPPED: OutcomeName("dropped", gettext_lazy("dropped"), ""),
+}
 _MOMENT, _WHOLE = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?[0-9]{1,16}")
 #: A score that was edited manually in Redis may be a fraction, or larger than any time.
 _CURSOR = re.compile(
@@ -82,6 +102,8 @@ class Filter:
     #: An error group's 12 bytes in hexadecimal; it says which error of which task.
     error_group: str = ""
     tenant: str = ""
+    #: A key of `OUTCOMES`: how a finished job ended. Other lists ignore it.
+    outcome: str = ""
     text: str = ""
     within: str = ""
     from_us: int | None = None
@@ -118,6 +140,7 @@ class Filter:
         return cls(
             **{name: given(name, from_url_name) for name in FILTER_NAMES},
             error_group=given("error_group", _error_group),
+            outcome=given("outcome", _one_of(*OUTCOMES)),
             text=given("q", _text),
             within=given("within", _one_of(*SPANS, OVERDUE)),
             from_us=given("from", read_moment, None),
@@ -142,6 +165,7 @@ class Filter:
                 if (value := getattr(changed, name))
             },
             "error_group": changed.error_group,
+            "outcome": changed.outcome,
             "q": changed.text,
             "within": changed.within,
             "from": changed.from_us,

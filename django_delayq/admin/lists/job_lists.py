@@ -1,4 +1,4 @@
-"""The four lists of jobs on the pages, and what a page reads of one of them."""
+"""The lists of jobs on the pages, and what a page reads of one of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -100,6 +100,18 @@ FAILED = JobList(
     row_action="retry",
     moment_label=_("failed"),
     spans={"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},
+    newest_first=True,
+    by_queue=False,
+)
+#: Jobs that ended. No action, export or cursor of the others takes them: *Finished* shows them by itself.
+FINISHED = JobList(
+    name="finished",
+    title=_("Finished jobs"),
+    sort_labels=("", ""),
+    cells=(),
+    state=State.DONE,
+    moment_label=_("ended"),
+    spans=FAILED.spans,
     newest_first=True,
     by_queue=False,
 )

@@ -7,12 +7,21 @@ from typing import Any, Self
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.lists.filters import FILTER_NAMES, OVERDUE, SPANS, Filter, from_url_name, read_moment, url_name
+from django_delayq.admin.lists.filters import (
+    FILTER_NAMES,
+    OUTCOMES,
+    OVERDUE,
+    SPANS,
+    Filter,
+    from_url_name,
+    read_moment,
+    url_name,
+)
 from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.display.text import read_span
 
 #: Terms with a name. They are the same in every language, so that addresses and notes of a team can name them.
-NAMES = (*FILTER_NAMES, "key", "due", "failed")
+NAMES = (*FILTER_NAMES, "key", "due", "failed", "ended", "outcome")
 #: A value with a space needs quotation marks. Everything else is text.
 _TERM = re.compile(rf'(?:({"|".join(NAMES)}):\s*)?(?:"([^"]*)"|(\S+))')
 #: Terms that are suggested besides names; and most names, and characters of a name, that are.
@@ -50,10 +59,13 @@ class SearchTerms:
             changed = replace(changed, error_group="")
         if self.text:
             changed = replace(changed, text=self.text)
-        for name in ("due", "failed"):
+        for name in ("due", "failed", "ended"):
             if value := self.named.get(name):
                 changed = _within(changed, value, now_us=now_us, ahead=name == "due")
-        return changed
+        if "ended" in self.named and changed.at_us is not None:
+            # *Finished* begins with the last one until then.
+            changed = replace(changed, at_us=None, to_us=changed.at_us)
+        return replace(changed, outcome=_outcome(self.named["outcome"])) if "outcome" in self.named else changed
 
 
 def _name(value: str) -> str:
@@ -61,6 +73,14 @@ def _name(value: str) -> str:
         return from_url_name(value)
     except ValueError as error:
         raise ValueError(_("“%s” is no name.") % value[:40]) from error
+
+
+def _outcome(text: str) -> str:
+    found = {name.term: state for state, name in OUTCOMES.items()}
+    if text not in found:
+        words = ", ".join(found)
+        raise ValueError(_("“%(word)s” is no outcome: write one of %(words)s.") % {"word": text[:40], "words": words})
+    return found[text].value
 
 
 def write_term(name: str, value: str) -> str:
@@ -71,14 +91,19 @@ def write_term(name: str, value: str) -> str:
     return f'{name}:"{written}"' if re.search(r"\s", written) else f"{name}:{written}"
 
 
+def write_terms(names: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the terms of these names and values, without values that are too long for a suggestion."""
+    return [write_term(*each) for each in names if 0 < len(each[1]) <= _LONGEST]
+
+
 def suggestions(queues: Iterable[str], tasks: Iterable[str]) -> list[str]:
     """Return terms that the field suggests; at most a kilobyte or two of a page."""
     names = [("queue", name) for name in sorted(queues)] + [("task", name) for name in sorted(tasks)]
-    return [write_term(*each) for each in names if 0 < len(each[1]) <= _LONGEST][:_MOST] + list(_TIMES)
+    return write_terms(names)[:_MOST] + list(_TIMES)
 
 
 def _within(job_filter: Filter, text: str, *, now_us: int, ahead: bool) -> Filter:
-    """Return the filter with the times of `due:` or `failed:`."""
+    """Return the filter with the times of `due:`, `failed:` or `ended:`."""
     changed = replace(job_filter, within="", from_us=None, to_us=None)
     if text in SPANS or (ahead and text == OVERDUE):
         return replace(changed, within=text)

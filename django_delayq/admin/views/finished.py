@@ -2,33 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django.http import HttpResponse, HttpResponseRedirect
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
-from django_delayq.admin.lists.filters import SIZES, Cursor, Filter, url_name
-from django_delayq.admin.lists.job_lists import FAILED
+from django_delayq.admin.lists.filters import OUTCOMES, Cursor, Filter
+from django_delayq.admin.lists.job_lists import FINISHED
 from django_delayq.admin.lists.job_rows import short_id
+from django_delayq.admin.lists.search_terms import write_terms
 from django_delayq.admin.page import PageContext
-from django_delayq.admin.views.lists import filter_of
+from django_delayq.admin.views.lists import filter_context, filter_of
 from django_delayq.display.text import printable, short
-from django_delayq.job.ending import ENDED, Ending
+from django_delayq.job.ending import Ending
 from django_delayq.job.ids import from_text
-from django_delayq.job.job import State
 from django_delayq.store.queries.job_filter import names_match
 from django_delayq.task import registry
 
-#: Outcome -> its name, and the CSS class of its chip.
-OUTCOMES: dict[State, tuple[Any, str]] = {
-    State.DONE: (gettext_lazy("done"), "good"),
-    State.DEAD: (gettext_lazy("failed"), "bad"),
-    State.CANCELLED: (gettext_lazy("stopped"), "warn"),
-    State.EXPIRED: (gettext_lazy("expired"), ""),
-    State.DROPPED: (gettext_lazy("dropped"), ""),
-}
+#: What the search field suggests here, beside names.
+_TERMS = (*(f"outcome:{each.term}" for each in OUTCOMES.values()), "ended:1h", "ended:24h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +48,12 @@ class EndingLine:
     @property
     def outcome(self) -> str:
         """How it ended."""
-        return str(OUTCOMES[self.ending.state][0])
+        return str(OUTCOMES[self.ending.state].title)
 
     @property
     def css_class(self) -> str:
         """The CSS class of its chip."""
-        return OUTCOMES[self.ending.state][1]
+        return OUTCOMES[self.ending.state].css_class
 
     @property
     def queue(self) -> str:
@@ -82,65 +73,51 @@ def line_of(page: PageContext, ending: Ending) -> EndingLine:
 
 def show(page: PageContext) -> HttpResponse:
     """Show the list; two round trips."""
-    job_filter, outcome = filter_of(page), _outcome(page)
+    job_filter = filter_of(page)
     if from_text(job_filter.text):
         return HttpResponseRedirect(page.url("job_detail", job_filter.text))
     endings = page.store.endings(reads=page.reads)
     wanted = job_filter.with_absolute_times(page.now_us, ahead=False)
-    is_filtered = job_filter.is_set or outcome is not None
-    matching = [each for each in endings if _matches(each, wanted, outcome)] if is_filtered else endings
+    is_filtered = job_filter.is_set or bool(job_filter.outcome)
+    matching = [each for each in endings if _matches(each, wanted)] if is_filtered else endings
     first, rows = _rows(matching, job_filter)
     last = first + len(rows)
-    more = {"outcome": str(outcome)} if outcome else {}
-    address = page.url("finished")
+    # The others are suggested on every page.
+    names = {("task", row.task) for row in rows} - {("task", name) for name in registry.names()}
+    names |= {("queue", row.queue) for row in rows} - {("queue", name) for name in page.snapshot.queues}
 
     def url(cursor: Cursor | None = None, *, before: bool = False) -> str:
-        pairs = {**job_filter.pairs(cursor=cursor, before=before, at_us=None), **more}
-        return f"{address}?{urlencode(pairs)}" if pairs else address
+        return FINISHED.address(page, "", job_filter.page(cursor, before=before))
 
     return page.render(
         "finished.html",
         tab="finished",
         title=_("Finished jobs"),
         lines=[line_of(page, each) for each in rows],
-        filter=job_filter,
-        filtered=is_filtered or job_filter.cursor is not None,
+        **{
+            **filter_context(page, FINISHED, job_filter, ()),
+            "filtered": is_filtered or job_filter.cursor is not None,
+            "row_terms": [*_TERMS, *write_terms(sorted(names))],
+        },
         first=first + 1,
         last=last,
         total=len(matching),
-        endings=len(endings),
         most=page.store.config.worker.finished_kept,
-        list_url=address,
-        clear_url="?".join(filter(None, (address, Filter(count=job_filter.count).query()))),
         first_url=url(),
         last_url=url(before=True),
         previous_url=url(_cursor(rows[0]), before=True) if rows and first else "",
         next_url=url(_cursor(rows[-1])) if rows and last < len(matching) else "",
-        outcomes=[(state.value, text, state is outcome) for state, (text, _css) in OUTCOMES.items()],
-        queues=[
-            (url_name(name), printable(name), name == job_filter.queue)
-            for name in sorted({*(each.queue for each in endings), job_filter.queue} - {""})
-        ],
-        task_names=sorted({url_name(each) for each in (*registry.names(), *(row.task for row in rows)) if each}),
-        task_text=url_name(job_filter.task) if job_filter.task else "",
-        spans=FAILED.spans,
-        sizes=SIZES,
     )
 
 
-def _outcome(page: PageContext) -> State | None:
-    given = page.request.GET.get("outcome", "")
-    return next((state for state in ENDED if state == given), None)
-
-
-def _matches(ending: Ending, wanted: Filter, outcome: State | None) -> bool:
+def _matches(ending: Ending, wanted: Filter) -> bool:
     return (
-        (outcome is None or ending.state is outcome)
+        (not wanted.outcome or ending.state == wanted.outcome)
         and (not wanted.queue or ending.queue == wanted.queue)
         and (not wanted.task or names_match(ending.task, wanted.task))
         and (wanted.from_us is None or ending.ended_us >= wanted.from_us)
         and (wanted.to_us is None or ending.ended_us <= wanted.to_us)
-        and (not wanted.text or wanted.text.casefold() in f"{ending.id} {ending.worker}".casefold())
+        and (not wanted.text or wanted.text.casefold() in f"{ending.id} {ending.task} {ending.worker}".casefold())
     )
 
 

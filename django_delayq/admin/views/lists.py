@@ -15,9 +15,9 @@ from django_delayq.admin.charts import history
 from django_delayq.admin.lists import job_lists
 from django_delayq.admin.lists.filter_chips import chips
 from django_delayq.admin.lists.filters import SIZES, Filter, url_name, write_position
-from django_delayq.admin.lists.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
+from django_delayq.admin.lists.job_lists import FINISHED, READY, RUNNING, SCHEDULED, JobList, JobListPage
 from django_delayq.admin.lists.job_rows import JobLine, JobRows
-from django_delayq.admin.lists.search_terms import write_term
+from django_delayq.admin.lists.search_terms import write_terms
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.job.errors.attempt_error import AttemptError
@@ -27,9 +27,6 @@ from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import zoned
-
-#: Longest name among the suggestions of a text field.
-_MAX_NAME = 200
 
 
 def show_scheduled(page: PageContext) -> HttpResponse:
@@ -176,7 +173,8 @@ def filter_context(page: PageContext, job_list: JobList, job_filter: Filter, row
         "filtered": in_query.is_set or in_query.cursor is not None,
         "chips": chips(page, job_list, job_filter),
         "search_filter": job_filter.plain().query(),
-        "row_terms": [write_term(*each) for each in sorted(names) if 0 < len(each[1]) <= _MAX_NAME],
+        "row_terms": write_terms(sorted(names)),
+        "finished_url": _finished_url(page, job_list, job_filter),
         "list_url": job_list.address(page, job_filter.queue, ""),
         "clear_url": address(Filter(count=job_filter.count, reversed=job_filter.reversed)),
         "spans": [
@@ -189,6 +187,16 @@ def filter_context(page: PageContext, job_list: JobList, job_filter: Filter, row
         "to_text": _input_text(page, job_filter.to_us),
         "zone": str(page.timezone),
     }
+
+
+def _finished_url(page: PageContext, job_list: JobList, job_filter: Filter) -> str:
+    """Return the address of the finished jobs that match; empty if *Finished* does not know what the filter names."""
+    known = Filter(queue=job_filter.queue, task=job_filter.task, text=job_filter.text)
+    if job_list is FINISHED or not known.is_set or not page.store.config.worker.finished_kept:
+        return ""
+    if job_filter.tenant or job_filter.error or job_filter.error_group:
+        return ""
+    return FINISHED.address(page, "", known.query())
 
 
 def _fields(job_filter: Filter) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.lists.filters import Filter
-from django_delayq.admin.lists.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED, JobList
+from django_delayq.admin.lists.job_lists import FAILED, FINISHED, JOB_LISTS, READY, SCHEDULED, JobList
 from django_delayq.admin.lists.job_rows import JobLine, JobRows
 from django_delayq.admin.lists.search_terms import SearchTerms
 from django_delayq.admin.page import PageContext
@@ -23,7 +23,8 @@ from django_delayq.task import registry
 def show(page: PageContext) -> HttpResponse:
     """Redirect to what was searched for. The form has the list and its filter, which the terms are added to."""
     query = page.request.GET
-    written, job_list = query.get("find", "").strip(), JOB_LISTS.get(query.get("list", ""))
+    written, list_name = query.get("find", "").strip(), query.get("list", "")
+    job_list = FINISHED if list_name == FINISHED.name else JOB_LISTS.get(list_name)
     if from_text(written):
         return HttpResponseRedirect(page.url("job_detail", written))
     with timezone.override(page.timezone):
@@ -45,12 +46,22 @@ def _list_of(terms: SearchTerms, job_list: JobList | None) -> JobList:
         return FAILED
     if "due" in terms.named:
         return SCHEDULED
+    if "ended" in terms.named or "outcome" in terms.named:
+        return FINISHED
+    if job_list is FINISHED and "tenant" in terms.named:
+        # Nobody records the tenant of a finished job.
+        return SCHEDULED
     return job_list or SCHEDULED
 
 
 def _to_list(page: PageContext, job_list: JobList, job_filter: Filter) -> HttpResponse:
     if job_list is READY and not job_filter.queue:
         return HttpResponseRedirect(page.url("queues"))
+    # What a list does not know would hide all rows of it, or none.
+    if job_list is FINISHED:
+        job_filter = replace(job_filter, tenant="", error="", error_group="")
+    else:
+        job_filter = replace(job_filter, outcome="")
     in_query = replace(job_filter, queue="") if job_list is READY else job_filter
     return HttpResponseRedirect(job_list.address(page, job_filter.queue, in_query.query()))
 

@@ -60,6 +60,9 @@ def test_terms_replace_those_of_the_filter_and_leave_the_rest() -> None:
         ("due:2027-01-15..", Filter(from_us=NOW - 8 * HOUR)),
         ("due:2027-01-15T08:00..2027-01-15T09:00", Filter(from_us=NOW, to_us=NOW + HOUR)),
         ("due:2027-01-15T08:00", Filter(at_us=NOW)),
+        ("ended:3d", Filter(from_us=NOW - 72 * HOUR)),
+        ("ended:2027-01-15T08:00", Filter(to_us=NOW)),
+        ("ended:1h outcome:stopped", Filter(within="1h", outcome="cancelled")),
     ],
 )
 def test_times_are_spans_days_moments_and_ranges(written: str, expected: Filter) -> None:

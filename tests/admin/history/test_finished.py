@@ -11,6 +11,7 @@ from django_delayq.job.ending import EndingRow
 from django_delayq.job.ids import next_id, to_text
 from django_delayq.store.process_reports import ProcessReports
 from tests.admin.conftest import page
+from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, add, add_dead
 from tests.admin.page_content import link, rows, text
 from tests.shard_apis import HOUR, SECOND, ShardApis
@@ -121,6 +122,86 @@ def test_filters_select_rows(browser: Client, stock: ShardApis) -> None:
     answer = browser.get(page("finished", task="sync", n="x"))
     assert "“n” is not understood" in text(answer)
     assert link(answer, "Clear") == page("finished")
+
+
+def searched(browser: Client, written: str, **query: object) -> Any:
+    """Return the page to which a search leads."""
+    return browser.get(page("search", find=written, **query), follow=True)
+
+
+def test_the_search_field_filters_and_chips_say_how(browser: Client, stock: ShardApis) -> None:
+    now_us = stock.clock.now_us
+    ends = [
+        end(SECOND, now_us=now_us, state="dead"),
+        end(2 * SECOND, now_us=now_us, task=SYNC, state="dead", queue="bulk"),
+        end(3 * SECOND, now_us=now_us, task=SYNC),
+        end(2 * HOUR, now_us=now_us, state="dead"),
+    ]
+    report(stock, *ends)
+    names = [to_text(each[0], 0) for each in ends]
+    for written, wanted in (
+        ("task:sync", [1, 2]),
+        ("queue:bulk", [1]),
+        ("outcome:failed ended:1h", [0, 1]),
+        ("crm", [1, 2]),
+        ("outcome:done", [2]),
+        ("", [0, 1, 2, 3]),
+    ):
+        answer = searched(browser, written, list="finished")
+        assert answer.redirect_chain[-1][0].startswith(page("finished"))
+        assert [line.ending.id for line in answer.context_data["lines"]] == [names[each] for each in wanted], written
+    answer = searched(browser, "outcome:failed ended:1h task:sync")
+    shown = text(answer)
+    for chip in ("task sync ×", "outcome failed ×", "ended last hour ×"):
+        assert chip in shown
+    without = browser.get(link(answer, '\\s*<span class="delayq-muted">outcome'))
+    assert [line.ending.id for line in without.context_data["lines"]] == names[1:3]
+    [form] = [each for each in forms(answer) if each.action == page("search")]
+    assert dict(form.fields)["list"] == "finished"
+    assert ids(browser, outcome="dead", task="sync") == [names[1]]
+
+
+@pytest.mark.parametrize(
+    ("written", "leads_to"),
+    [
+        ("outcome:stopped", "finished"),
+        ("ended:24h", "finished"),
+        ("ended:2027-01-15T08:00", "finished"),
+        ("error:Timeout", "failed"),
+        ("outcome:failed error:Timeout", "failed"),
+        ("failed:1h", "failed"),
+        ("due:1h", "scheduled"),
+        ("tenant:acme", "scheduled"),
+    ],
+)
+def test_a_term_leads_to_the_list_that_knows_it(written: str, leads_to: str, browser: Client) -> None:
+    answer = searched(browser, written, list="finished", filter="outcome=done&n=25")
+    address = answer.redirect_chain[-1][0]
+    assert address.startswith(page(leads_to))
+    assert ("outcome" in address) is (leads_to == "finished")
+    assert "n=25" in address
+
+
+def test_a_list_of_others_leaves_out_what_nobody_records_of_finished_jobs(browser: Client) -> None:
+    answer = searched(browser, "outcome:done", list="failed", filter="error=Timeout&tenant=acme&queue=mail")
+    assert answer.redirect_chain[-1][0] == page("finished", queue="mail", outcome="done")
+
+
+def test_an_outcome_that_there_is_not_is_reported(browser: Client) -> None:
+    said = text(searched(browser, "outcome:<b>"))
+    assert "“&lt;b&gt;” is no outcome: write one of done, failed, stopped, expired, dropped." in said
+
+
+def test_a_search_offers_finished_jobs_too(browser: Client, stock: ShardApis, delayq_settings: Any) -> None:
+    report(stock, end(SECOND, now_us=stock.clock.now_us, task=SYNC))
+    answer = searched(browser, "task:sync")
+    assert answer.redirect_chain[-1][0] == page("scheduled", task="sync")
+    assert link(answer, "Look in Finished") == page("finished", task="sync")
+    assert not link(searched(browser, "tenant:acme task:sync"), "Look in Finished")
+    assert not link(browser.get(page("finished", task="sync")), "Look in Finished")
+    assert not link(browser.get(page("scheduled")), "Look in Finished")
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "FINISHED_KEPT": 0}
+    assert not link(searched(browser, "task:sync"), "Look in Finished")
 
 
 def test_a_filter_stays_on_the_next_page(browser: Client, stock: ShardApis) -> None:
