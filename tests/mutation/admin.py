@@ -12,6 +12,7 @@ SHOWN = "tests/integration/commands/operating/test_shown_jobs.py"
 TENANTS, TENANT_TOGGLES = "tests/admin/tenants/test_page.py", "tests/admin/tenants/test_toggles.py"
 CANCELS, PAUSES = "tests/admin/tenants/test_cancel.py", "tests/integration/store/tenants/test_pauses.py"
 
+GROWTH = "tests/admin/servers/test_growth.py"
 ENDINGS, REPORT = "tests/integration/store/test_endings.py", "tests/integration/store/test_report.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -412,4 +413,37 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'self.data.get("new_queue") == url_name(queue)',
         'self.data.get("new_queue")',
     ): ("tests/admin/actions/test_waiting_jobs.py",),
+    at(
+        "the page of a job asks the shard of its id alone",
+        "admin/views/job.py",
+        "page.store.find(raw_id, shard, queue",
+        "page.store.lookup(shard).find(raw_id, queue",
+    ): (GROWTH,),
+    at(
+        "a process that only looks jobs up does not learn that there are more shards",
+        "store/store.py",
+        """            # A process that only looks jobs up learns it nowhere else.
+            self.layouts.learn()
+""",
+        "            pass\n",
+    ): (GROWTH,),
+    at(
+        "nothing is left in a shard that was not counted",
+        "admin/views/processes/servers.py",
+        "left.counted_for < max(",
+        "left.counted_for > max(",
+    ): (GROWTH,),
+    at(
+        "rows without a value are not last",
+        "admin/lists/sorting.py",
+        "return [row for _, row in known] + [row for value, row in valued if value is None]",
+        "return [row for value, row in valued if value is None] + [row for _, row in known]",
+    ): ("tests/admin/sorting/test_tables.py",),
+    at(
+        "a search for an outcome leads to a list that does not know it",
+        "admin/views/search.py",
+        """    if "ended" in terms.named or "outcome" in terms.named:
+        return FINISHED
+""",
+    ): ("tests/admin/history/test_finished.py",),
 }

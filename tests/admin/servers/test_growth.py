@@ -10,6 +10,7 @@ from django_delayq.admin.page import admin_store
 from django_delayq.management import resharding
 from django_delayq.store.store import get_store
 from tests.admin.conftest import page
+from tests.admin.content.test_round_trips import trips
 from tests.admin.page_content import rows, text
 from tests.integration.growth.command import shards
 from tests.sample_app.tasks import noop
@@ -78,6 +79,16 @@ def test_before_the_first_count_nobody_knows_what_is_left(browser: Client) -> No
     said = shown(browser, "servers")
     assert "Recurring schedules are being moved, and none is declared meanwhile" in said
     assert [cells[-1] for cells in rows(browser, "servers").values()] == ["not counted yet"] * 3
+
+
+def test_the_page_takes_two_round_trips_while_the_number_changes(
+    browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue()
+    store = get_store()
+    assert store.layouts.store(store.layout.spread_over(3))
+    # All shards are on one server.
+    assert trips(browser, page("servers"), monkeypatch) == 2
 
 
 def test_announced_shards_get_no_jobs(browser: Client) -> None:
