@@ -5,11 +5,13 @@ from typing import Any
 
 from django.test import Client
 
+from django_delayq.admin.page import admin_store
 from django_delayq.job.ids import to_text
 from tests.admin.conftest import RedisClock, page
 from tests.admin.page_content import link, rows, text
 from tests.admin.reports import tell
 from tests.shard_apis import HOUR, ShardApis
+from tests.subprocesses import Processes
 
 
 def test_one_server_is_one_row_and_no_alert(browser: Client, stock: ShardApis) -> None:
@@ -71,3 +73,16 @@ def test_processes_that_do_not_serve_all_shards_are_named(
     tell(stock, code=b"V" * 8, name="web2:<b>")
     assert "Processes that do not serve all shards web2:&lt;b&gt; (1)" in text(browser.get(page("servers")))
     second.close()
+
+
+def test_running_processes_serve_all_shards(browser: Client, processes: Processes, delayq_settings: Any) -> None:
+    processes.configure(SHARDS=3)
+    processes.start("run_dispatcher")
+    processes.start("run_worker")
+
+    def reported() -> bool:
+        kinds = [(each.shard, each.kind) for each in admin_store().snapshot().processes if each.name]
+        return len(set(kinds)) == 6
+
+    processes.until(reported, what="the reports of both to three shards")
+    assert "do not serve all shards" not in text(browser.get(page("servers")))
