@@ -128,7 +128,7 @@ class DelayQBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: Any) -> Any:
-        """Return the result of a job by its id, whatever the job's state. One or two round trips.
+        """Return the result of a job by its id, whatever the job's state. One or two round trips; more if it is gone.
 
         Raises TaskResultDoesNotExist, `StoreError`, and `UnknownTask` if this process does not know the function.
         """
@@ -136,7 +136,7 @@ class DelayQBackend(BaseTaskBackend):
         if id_and_shard is None or not store.has_shard(id_and_shard[1]):
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
         raw_id, shard = id_and_shard
-        found = store.lookup(shard).find(raw_id)
+        found = store.find(raw_id, shard)
         job = found.job
         if job is None or job.kind is not DJANGO_TASK or alias_of(job) != self.alias:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))

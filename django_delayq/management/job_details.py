@@ -16,11 +16,11 @@ from django_delayq.store.store import Store
 
 
 def find_job(id: str, store: Store) -> JobRow | None:
-    """Return a job by its id, also one that has ended and whose result is kept. One round trip."""
+    """Return a job by its id, also one that has ended and whose result is kept. One round trip; more if it is gone."""
     place = from_text(id)
     if place is None or not store.has_shard(place[1]):
         return None
-    row = store.lookup(place[1]).find(place[0], with_lease=True)
+    row = store.find(*place, with_lease=True)
     return None if row is None or (row.ended and row.result is None) else row
 
 

@@ -16,6 +16,7 @@ from django_delayq import RetryPolicy, Throttle, execute_later, get_job, queue
 from django_delayq.backend.backend import DelayQBackend, DelayQTask
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.store.store import get_store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.django_tasks.compat import (
     IMMEDIATE,
@@ -366,6 +367,11 @@ def test_results_are_found_in_every_shard(tasks_settings: Any, client: Redis) ->
     for result in results:
         result.refresh()
         assert result.return_value == result.args[0]
+    # After the number of shards changed, a retried job may be in another shard than its id says.
+    store, result = get_store(), django_tasks.add.enqueue(7)
+    assert store.layouts.store(store.layout.spread_over(4))
+    raw_id, shard = result.id.split("-")
+    assert default_task_backend.get_result(f"{raw_id}-{(int(shard) + 1) % 4}").args == [7]
 
 
 def test_signed_tasks_run_and_their_results_are_found(tasks_settings: Any) -> None:

@@ -57,7 +57,7 @@ class Command(OperatingCommand):
         if place is None or not store.has_shard(place[1]):
             raise CommandError(f"{options['id']!r:.80} is not the id of a job.", returncode=NOT_FOUND)
         raw_id, shard = place
-        row = store.lookup(shard).find(raw_id, with_lease=True)
+        row = store.find(raw_id, shard, with_lease=True)
         _check(row)
         if options["dry_run"]:
             self.print_result(options, f"Would run {call_text(row, store)}.", dry_run=True, id=row.id)
@@ -66,10 +66,10 @@ class Command(OperatingCommand):
         on_exception = _post_mortem if options["pdb"] else lambda _: None
         threads = threading.enumerate()
         with _to_stderr() if options["json"] else nullcontext():
-            ran = run_one(store.shards[shard], raw_id, on_exception=on_exception)
+            ran = run_one(store.shards[row.shard], raw_id, on_exception=on_exception)
         if ran is None:
             # A worker claimed it meanwhile, or somebody cancelled it.
-            _check(store.lookup(shard).find(raw_id, with_lease=True))
+            _check(store.find(raw_id, row.shard, with_lease=True))
             raise CommandError(f"Job {row.id} no longer waits.", returncode=NOT_FOUND)
         code = self._print(ran, row, options)
         left = (each for each in threading.enumerate() if not each.daemon and each not in threads)
