@@ -7,13 +7,14 @@ import sys
 from django.apps import AppConfig
 from django.core.checks import register
 from django.utils.autoreload import DJANGO_AUTORELOAD_ENV
+from django.utils.translation import gettext_lazy
 
 
 class DelayQConfig(AppConfig):
     """The app `django_delayq`, as INSTALLED_APPS names it."""
 
     name = "django_delayq"
-    verbose_name = "Delayed jobs"
+    verbose_name = gettext_lazy("Delayed jobs")
 
     def ready(self) -> None:
         """Register the system checks and import every app's tasks."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -47,9 +48,8 @@ def alerts(page: PageContext, rows: Sequence[JobRow] = (), *, late_us: int | Non
         *_unknown_tasks(page, rows),
     ]
     if late_us is not None:
-        text = (
-            _("Jobs that are due from %s on are expected to start late.") % f"{zoned(late_us, page.timezone):%a %H:%M}"
-        )
+        at = date_format(zoned(late_us, page.timezone), "D H:i")
+        text = _("Jobs that are due from %s on are expected to start late.") % at
         found.append(Alert(text=text, url=page.url("coming"), link=_("Coming due")))
     return sorted(found, key=lambda alert: not alert.severe)
 

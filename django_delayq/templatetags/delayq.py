@@ -74,6 +74,12 @@ def relative_text(us: int) -> str:
 
 
 @register.filter
+def sentence(text: object) -> str:
+    """Return a text with the full stop of the reader's language."""
+    return _("%s.") % text
+
+
+@register.filter
 def us(at: datetime) -> int:
     """Return a datetime of the database in µs since the epoch."""
     return moment_us(at if timezone.is_aware(at) else timezone.make_aware(at))

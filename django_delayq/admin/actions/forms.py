@@ -231,10 +231,10 @@ class ArgumentsField(forms.CharField):
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValidationError(f"this is not JSON: {error}") from error
+            raise ValidationError(_("This is not JSON: %s") % error) from error
         if type(found) is not self.json_type:
-            wanted = "a list, [ … ]" if self.json_type is list else "an object, { … }"
-            raise ValidationError(f"this must be {wanted}, got {type(found).__name__}")
+            text = _("This must be a list, [ … ].") if self.json_type is list else _("This must be an object, { … }.")
+            raise ValidationError(text)
         return found
 
 

@@ -16,7 +16,7 @@ from django_delayq.admin.lists.job_lists import FAILED, RUNNING, counted
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
-from django_delayq.templatetags.delayq import duration_text, zoned
+from django_delayq.templatetags.delayq import duration_text, sentence, zoned
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
 _NOT_WAITING = ngettext_lazy("%(count)s was no longer waiting", "%(count)s were no longer waiting", "n")
@@ -48,7 +48,8 @@ def result_text(action: BulkAction, results: Mapping[str, int], parameters: str 
         return str(all_skipped_text)
     unchanged = {ActionResult.SKIPPED: skipped_text, **_UNCHANGED_TEXTS}
     first = _change_text(counted(action.success_text, done), parameters, selection)
-    return ". ".join([first, *(counted(text, results[key]) for key, text in unchanged.items() if results.get(key))])
+    parts = [first, *(counted(text, results[key]) for key, text in unchanged.items() if results.get(key))]
+    return " ".join([*map(sentence, parts[:-1]), parts[-1]])
 
 
 def _skipped_texts(action: BulkAction) -> tuple[Any, str]:

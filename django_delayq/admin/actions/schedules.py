@@ -22,6 +22,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.planting import new_job
 from django_delayq.store.schedules.stored_schedule import StoredSchedule
+from django_delayq.templatetags.delayq import sentence
 
 #: Takes the schedule and the valid form; yields what it did in more detail, or True, or False if nothing changed.
 Apply = Callable[[PageContext, StoredSchedule, Any], Iterator[str | bool]]
@@ -157,7 +158,7 @@ def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
     if action.reads and stored.definition is None:
         return gettext("The schedule %s cannot be read.") % _name(stored)
     if action.paused is not None and action.paused is not stored.is_paused:
-        return f"{action.unchanged_text % _name(stored)}."
+        return sentence(action.unchanged_text % _name(stored))
     return ""
 
 
@@ -219,10 +220,10 @@ def _apply(
             text = _done_text(action, display_name, done)
             audit_log.record(page.request, name, text, object_id=stored.text_id, destructive=action.destructive)
     if not done:
-        messages.warning(page.request, f"{action.unchanged_text % display_name}.")
+        messages.warning(page.request, sentence(action.unchanged_text % display_name))
         return HttpResponseRedirect(back)
     undo = {**named, "action": action.undo} if action.undo else {}
-    messages.success(page.request, with_undo(page, f"{_done_text(action, display_name, done)}.", undo))
+    messages.success(page.request, with_undo(page, sentence(_done_text(action, display_name, done)), undo))
     return HttpResponseRedirect(page.url("recurring") if name == "delete_schedule" else back)
 
 

@@ -22,6 +22,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.operations.operations import Operations
 from django_delayq.task import registry
+from django_delayq.templatetags.delayq import sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +186,9 @@ def show(page: PageContext) -> HttpResponse:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:
             audit_log.record(page.request, name, _done(toggle, display_name, form), object_id=display_name)
-    sentence = _done(toggle, display_name, form, page.timezone) if changed else toggle.unchanged_text % display_name
+    result = _done(toggle, display_name, form, page.timezone) if changed else toggle.unchanged_text % display_name
     level = messages.SUCCESS if changed and not page.missing else messages.WARNING
-    text = " ".join([f"{sentence}.", *page.left_alone(again=True)])
+    text = " ".join([sentence(result), *page.left_alone(again=True)])
     undo = {"action": toggle.opposite, **subject.fields} if changed else {}
     messages.add_message(page.request, level, with_undo(page, text, undo))
     return HttpResponseRedirect(subject.url)

@@ -30,6 +30,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
+from django_delayq.templatetags.delayq import sentence
 
 #: Longest address of a confirm page, in characters; servers and proxies refuse those of more than 4,000 or 8,000. A
 #: request for more rows than about a hundred is longer, and its page is the response to the POST.
@@ -140,7 +141,7 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     level = messages.SUCCESS if is_whole else messages.WARNING
     parameters = parameters_text(action_request.parameters, page.timezone)
     result = result_text(action_request.action, action_request.results, parameters)
-    sentences = [f"{result}.", *_remarks(page, action_request)]
+    sentences = [sentence(result), *_remarks(page, action_request)]
     return _back(page, action_request, level, with_undo(page, " ".join(sentences), _undo_fields(action_request)))
 
 

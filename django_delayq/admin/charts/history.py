@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_delayq.admin.charts.drawing import WIDTH, Chart, Mark, Series
 from django_delayq.admin.page import PageContext
@@ -140,26 +140,31 @@ def _finished(history: _History, links: Sequence[tuple[str, str, bool]]) -> Char
     facts["last"] = str(history.span.last)
     summary = _("%(last)s: %(done)s done, %(retried)s retried, %(failed)s failed.") % facts
     series = [
-        Series("done", _("done"), [each.done for each in steps]),
-        Series("retried", _("retried"), [each.retried for each in steps]),
-        Series("failed", _("failed"), [each.dead for each in steps]),
+        Series("done", pgettext("attempts", "done"), [each.done for each in steps]),
+        Series("retried", pgettext("attempts", "retried"), [each.retried for each in steps]),
+        Series("failed", pgettext("attempts", "failed"), [each.dead for each in steps]),
     ]
-    headers = [str(history.span.step), _("Done"), _("Retried"), _("Failed")]
+    headers = [
+        str(history.span.step),
+        pgettext("attempts", "Done"),
+        pgettext("attempts", "Retried"),
+        pgettext("attempts", "Failed"),
+    ]
     # Few projects have such jobs; the others need no empty column.
     if total.snoozed:
-        series.append(Series("snoozed", _("snoozed"), [each.snoozed for each in steps]))
-        headers.append(_("Snoozed"))
+        series.append(Series("snoozed", pgettext("attempts", "snoozed"), [each.snoozed for each in steps]))
+        headers.append(pgettext("attempts", "Snoozed"))
     if total.expired:
-        summary = f"{summary} {_('%s expired.') % grouped(total.expired)}"
-        series.append(Series("expired", _("expired"), [each.expired for each in steps]))
-        headers.append(_("Expired"))
+        summary = " ".join([summary, _("%s expired.") % grouped(total.expired)])
+        series.append(Series("expired", pgettext("attempts", "expired"), [each.expired for each in steps]))
+        headers.append(pgettext("attempts", "Expired"))
     if total.dropped:
-        summary = f"{summary} {_('%s dropped.') % grouped(total.dropped)}"
-        series.append(Series("dropped", _("dropped"), [each.dropped for each in steps]))
-        headers.append(_("Dropped"))
+        summary = " ".join([summary, _("%s dropped.") % grouped(total.dropped)])
+        series.append(Series("dropped", pgettext("attempts", "dropped"), [each.dropped for each in steps]))
+        headers.append(pgettext("attempts", "Dropped"))
     if total.cancelled:
-        series.append(Series("cancelled", _("stopped"), [each.cancelled for each in steps]))
-        headers.append(_("Stopped"))
+        series.append(Series("cancelled", pgettext("attempts", "stopped"), [each.cancelled for each in steps]))
+        headers.append(pgettext("attempts", "Stopped"))
     return Chart(
         name="finished",
         title=str(history.span.finished),
@@ -213,7 +218,7 @@ def _histogram(name: str, title: str, counts: Sequence[int], span: Span) -> Char
         if runs
         else str(span.nothing),
         series=[Series(name, _("runs"), [counts[at] for at in shown])],
-        headers=[_("Time"), _("Runs")],
+        headers=[pgettext("duration", "Time"), _("Runs")],
         labels=labels,
         # Every second one: neighbours would touch on a narrow screen.
         axis=["" if (at - shown[0]) % 2 else texts[at] for at in shown],

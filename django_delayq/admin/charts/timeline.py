@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from django_delayq.admin.charts.drawing import WIDTH
 from django_delayq.job.ending import Ending
@@ -21,7 +21,7 @@ _NARROWEST = 8
 _KINDS = {
     "scheduled": gettext_lazy("scheduled"),
     "ready": gettext_lazy("ready, waits for a worker"),
-    "running": gettext_lazy("runs"),
+    "running": pgettext_lazy("of a job", "runs"),
     "done": gettext_lazy("ran"),
     "failed": gettext_lazy("failed attempt"),
     "cancelled": gettext_lazy("stopped"),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
 from django_delayq.admin.charts.drawing import Chart, Series
 from django_delayq.admin.page import PageContext
@@ -84,7 +84,7 @@ def chart(page: PageContext, upcoming: Upcoming, *, link: Callable[[str], str]) 
         name="coming",
         title=_("Coming due"),
         summary=str(span.sentence % numbers),
-        series=[Series("due", _("due"), counts)],
+        series=[Series("due", pgettext("jobs", "due"), counts)],
         headers=[_("Due"), _("Jobs")],
         labels=texts[:-1] if span.step_us == DAY_US else [f"{start}–{end}" for start, end in pairwise(texts)],
         axis=[_("now"), *texts[6:-5:6], texts[-1]],

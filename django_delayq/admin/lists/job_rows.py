@@ -278,7 +278,7 @@ def _attempt_cell(rows: JobRows, line: JobLine) -> str:
     if line.row.waits and line.waits_again:
         html += _chip("again", gettext("retry"), title=str(line.error_summary), url=f"{line.url}#history")
     if line.waits_for_code:
-        reason = f"{gettext('It waits for a worker that knows it.')} {line.waits_for_code}"
+        reason = " ".join([gettext("It waits for a worker that knows it."), line.waits_for_code])
         html += _chip("warn", gettext("waits"), title=reason, url=line.url)
     if line.parked:
         html += _chip("warn", line.parked, url=line.url)

@@ -7,7 +7,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
@@ -28,10 +28,10 @@ from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
 
 _STATES = {
-    State.SCHEDULED: (gettext_lazy("Scheduled"), "", gettext_lazy("Due")),
-    State.READY: (gettext_lazy("Ready"), "", gettext_lazy("Was due")),
-    State.CLAIMED: (gettext_lazy("Running"), "good", gettext_lazy("Was due")),
-    State.DEAD: (gettext_lazy("Failed"), "bad", gettext_lazy("Failed")),
+    State.SCHEDULED: (pgettext_lazy("of a job", "Scheduled"), "", gettext_lazy("Due")),
+    State.READY: (pgettext_lazy("of a job", "Ready"), "", gettext_lazy("Was due")),
+    State.CLAIMED: (pgettext_lazy("of a job", "Running"), "good", gettext_lazy("Was due")),
+    State.DEAD: (pgettext_lazy("of a job", "Failed"), "bad", pgettext_lazy("moment", "Failed")),
 }
 _LIST_OF_STATE = {job_list.state: job_list for job_list in JOB_LISTS.values()}
 #: Bytes shown of a body that cannot be read.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from django_delayq.admin.charts import delays
 from django_delayq.admin.charts.delays import DelayForecast, Quarter
@@ -71,7 +71,7 @@ def _charts(page: PageContext, found: DelayForecast) -> Iterator[Chart]:
         name="coming",
         title=_("Jobs due in each quarter of an hour"),
         summary=_("%s due within the next 24 hours.") % grouped(sum(each.due for each in quarters)),
-        series=[Series("due", _("due"), [each.due for each in quarters])],
+        series=[Series("due", pgettext("jobs", "due"), [each.due for each in quarters])],
         headers=[_("Due"), _("Jobs")],
         labels=labels,
         axis=axis,

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.messages import moment_text
@@ -18,6 +19,7 @@ from django_delayq.display.schedules import CATCH_UPS, OVERLAPS
 from django_delayq.display.text import printable, span_text
 from django_delayq.store.schedules.stored_schedule import StoredSchedule, from_text_id
 from django_delayq.task import registry
+from django_delayq.templatetags.delayq import grouped
 
 
 class ScheduleDetail(JobContents):
@@ -63,7 +65,7 @@ class ScheduleDetail(JobContents):
             (_("Window"), "" if schedule.window_us is None else span_text(schedule.window_us)),
             (_("Start"), _moment(schedule.start_us, zone)),
             (_("End"), _moment(schedule.end_us, zone)),
-            (_("Pauses after"), _("%s failures in a row") % schedule.pause_after if schedule.pause_after else ""),
+            (_("Pauses after"), _failures(schedule.pause_after)),
         ]
 
     @property
@@ -114,6 +116,10 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
         crumb=_("Recurring schedules"),
         crumb_url=page.url("recurring"),
     )
+
+
+def _failures(number: int | None) -> str:
+    return ngettext("%s failure", "%s failures in a row", number) % grouped(number) if number else ""
 
 
 def _moment(us: int | None, zone: tzinfo) -> str:
