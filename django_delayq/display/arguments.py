@@ -5,16 +5,17 @@ not registered here or its arguments no longer fit the signature, all values are
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from inspect import Parameter
 from re import Pattern
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_delayq.display.text import pretty, printable, short
 from django_delayq.job.job import Job
 from django_delayq.task import registry
-from django_delayq.task.sensitive import HIDDEN, redact
+from django_delayq.task.sensitive import HIDDEN, Sensitive, redact
 
 #: Shown to people instead of a hidden value. Compared by identity: an argument may be an equal text.
 DOTS = "•••"
@@ -22,6 +23,8 @@ DOTS = "•••"
 LINE, FULL = 200, 8 * 1024
 #: No parameter has this name; redacting it only checks whether the arguments fit the signature.
 _NO_PARAMETER = " "
+#: Longest names of keyword arguments that are cached, in characters altogether.
+_LONGEST_CACHED = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,7 @@ class DisplayedArguments:
         if reveal:
             return cls(task=job.task, args=job.args, kwargs=job.kwargs)
         args, kwargs = _redacted(job, hide)
-        hidden = _has_dots(args) or _has_dots(kwargs)
-        return cls(task=job.task, args=args, kwargs=kwargs, hidden=hidden)
+        return cls(task=job.task, args=args, kwargs=kwargs, hidden=_has_dots(args) or _has_dots(kwargs))
 
     def line(self, limit: int | None = LINE, *, bare: bool = False) -> str:
         """Return `send_invoice(42, lang='de')`, or `42, lang='de'` if `bare`, truncated to `limit` characters."""
@@ -122,21 +124,39 @@ def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:
     task = registry.find(job.task)
     if task is None:
         return [DOTS] * len(job.args), dict.fromkeys(job.kwargs, DOTS)
-    signature = task.signature
-    names = [_NO_PARAMETER, *filter(hide.search, (*signature.parameters, *job.kwargs))]
-    sensitive = task.sensitive if isinstance(task.sensitive, bool) else tuple(task.sensitive)
+    read = _hidden_places if sum(map(len, job.kwargs)) < _LONGEST_CACHED else _hidden_places.__wrapped__
+    hidden = read(job.task, task.func, task.sensitive, hide, len(job.args), tuple(job.kwargs))
+    args, kwargs = _with_dots(job.args, hide), job.kwargs
+    if hidden.numbers:
+        args = [DOTS if number in hidden.numbers else value for number, value in enumerate(args)]
+    return args, {name: DOTS if name in hidden.names else _with_dots(value, hide) for name, value in kwargs.items()}
+
+
+class _HiddenPlaces(NamedTuple):
+    """The arguments of a task that are hidden, whatever their values are."""
+
+    numbers: frozenset[int]
+    names: frozenset[str]
+
+
+# An export has a hundred thousand jobs of few tasks, and binding the arguments of each would take 10 µs.
+@lru_cache(maxsize=1_024)
+def _hidden_places(
+    name: str, _func: object, sensitive: Sensitive, hide: Pattern[str], count: int, keywords: Sequence[str]
+) -> _HiddenPlaces:
+    """Return what is hidden of so many positional arguments and of these keywords of the task of a name."""
+    signature = registry.find(name).signature  # type: ignore[union-attr]
     if sensitive is not True:
-        sensitive = (*(sensitive or ()), *names)
-    args, kwargs = redact(signature, sensitive, job.args, job.kwargs)
-    return [_with_dots(value, hide) for value in args], {
-        name: _with_dots(value, hide) for name, value in kwargs.items()
-    }
+        hidden = filter(hide.search, (*signature.parameters, *keywords))
+        sensitive = (*(sensitive or ()), _NO_PARAMETER, *hidden)
+    args, kwargs = redact(signature, sensitive, [None] * count, dict.fromkeys(keywords))
+    return _HiddenPlaces(
+        frozenset(number for number, value in enumerate(args) if value is HIDDEN),
+        frozenset(name for name, value in kwargs.items() if value is HIDDEN),
+    )
 
 
 def _with_dots(value: Any, hide: Pattern[str]) -> Any:
-    # By identity, too.
-    if value is HIDDEN:
-        return DOTS
     if isinstance(value, list):
         return [_with_dots(item, hide) for item in value]
     if isinstance(value, dict):

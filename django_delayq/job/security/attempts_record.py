@@ -10,13 +10,16 @@ from django_delayq.job.attempts import HEAD_SIZE, NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.security.encryption import ATTEMPTS, Cipher
 
 
-def read_attempts(record: bytes | None, *, raw_id: bytes, cipher: Cipher) -> AttemptHistory:
-    """Read an attempts record. `sealed` has the parts that this process has no key for."""
+def read_attempts(record: bytes | None, *, raw_id: bytes, cipher: Cipher, last_only: bool = False) -> AttemptHistory:
+    """Read an attempts record. `sealed` has the parts that this process has no key for.
+
+    With `last_only`, earlier attempts than the last one may be left out of the history.
+    """
     if record is None:
         return NO_ATTEMPTS
     head, rest = record[:HEAD_SIZE], record[HEAD_SIZE:]
     try:
-        found = AttemptHistory.unpack(head + cipher.open(raw_id, ATTEMPTS, rest))
+        found = AttemptHistory.unpack(head + cipher.open(raw_id, ATTEMPTS, rest), last_only=last_only)
     except UnknownEncryptionKey:
         return replace(AttemptHistory.unpack(head), sealed=(rest,))
     except BadBody:

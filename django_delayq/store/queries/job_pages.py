@@ -146,6 +146,13 @@ class JobRow:
         return read_attempts(self.attempts_record, raw_id=self.raw_id, cipher=self.cipher)
 
     @cached_property
+    def last_attempt(self) -> AttemptHistory:
+        """The same, but maybe without earlier attempts than the last one: a history may have 28 kB."""
+        if self.cipher is None:
+            return NO_ATTEMPTS
+        return read_attempts(self.attempts_record, raw_id=self.raw_id, cipher=self.cipher, last_only=True)
+
+    @cached_property
     def head(self) -> Head:
         """The head of the body; an empty one if it cannot be read."""
         return try_decode_head(self.stored) or _NO_HEAD

@@ -129,6 +129,23 @@ def test_entries_of_another_shape_are_reduced_to_known_fields() -> None:
     assert AttemptHistory.unpack(added(found, 2, error="e").pack()).last_error == "e"
 
 
+@pytest.mark.parametrize("error", ["plain", '},{"error":"not this one"', '\\"},{"error":"nor this one"}]'])
+def test_the_last_attempt_is_read_without_the_earlier_ones(error: str) -> None:
+    attempts = added(added(added(NO_ATTEMPTS, 1), 2, error=error), 3, error=error, suspect=True)
+    found = AttemptHistory.unpack(attempts.pack(), last_only=True)
+    assert found.history == attempts.history[-1:]
+    assert (found.ended, found.crash_suspected, found.last_error) == (3, True, error)
+    # Behind a snooze the record is an object, whose counts are read, too.
+    whole = AttemptHistory.unpack(attempts.snoozed().pack(), last_only=True)
+    assert (whole.snoozes, whole.last_error) == (1, error)
+
+
+def test_a_last_attempt_with_a_list_of_objects_is_read_from_the_whole_history() -> None:
+    record = b'\0\2\0[{"error":"first"},{"error":"last","worker":[{"a":1},{"a":2}]}]'
+    assert AttemptHistory.unpack(record, last_only=True) == AttemptHistory.unpack(record)
+    assert AttemptHistory.unpack(record).last_error == "last"
+
+
 @patient
 @given(some.binary(max_size=200))
 def test_any_bytes_can_be_read(record: bytes) -> None:
