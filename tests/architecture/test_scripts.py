@@ -126,6 +126,7 @@ def test_reading_scripts_only_read() -> None:
     for name in (
         "find",
         "find_holders",
+        "read_bodies",
         "find_tenants",
         "find_limits",
         "find_error_groups",

@@ -1,6 +1,6 @@
 """Planned bugs of queues and of batches of jobs, each with the tests of which at least one must fail."""
 
-from tests.stateful.mutations.mutation import EXCHANGE, PRELUDE, PROMOTE, QUEUES, Mutation
+from tests.stateful.mutations.mutation import EXCHANGE, PRELUDE, PROMOTE, QUEUES, REQUEUE, Mutation
 
 at = Mutation.at
 NAMES = "tests/integration/store/queries/test_queue_names.py"
@@ -33,10 +33,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (BATCHES,),
     at(
         "a batch is not cut by its bytes",
-        "store/operations/batch.py",
-        "if batch and spent + size > _MAX_BYTES:",
-        "if False:",
+        "store/lua/read_bodies.lua",
+        "if spent > budget and #replies > 0 then return replies end",
+        "",
     ): (BATCHES,),
+    at("a dead letter that is named twice is requeued twice", REQUEUE, "is_known[id] or "): (BATCHES,),
+    at("two dead letters of a batch take one key", REQUEUE, "is_taken[key] or "): (BATCHES,),
     at("a spread begins anew with each call", SPREAD_LUA, "if stored then read_spread(stored) end\n"): (SPREAD,),
     at(
         "a spread makes up for places that passed",

@@ -110,7 +110,8 @@ ACTION = AclRole(
     name="action",
     includes=(VIEW,),
     scripts=(
-        *("enqueue", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "revive", "discard", "quiet"),
+        *("enqueue", "read_bodies", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "revive"),
+        *("discard", "quiet"),
         *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
         "set_layout",
     ),

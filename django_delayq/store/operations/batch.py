@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from django_delayq.exceptions import BadBody, DelayQError, KeyHeld, PayloadTooLarge
 from django_delayq.job.body.codec import Head
 from django_delayq.job.job import DEFAULT_QUEUE
+from django_delayq.store.client.script import Script
 from django_delayq.store.nodes.resp import Part
 from django_delayq.store.shard import Shard
 
+_READ_BODIES = Script("read_bodies")
 #: Most jobs of one call.
 MAX_BATCH = 250
 #: Bytes of bodies after which a call ends early, so that Redis is not blocked by copying them.
@@ -80,33 +82,24 @@ class QueueNumbers:
         return self.numbers.setdefault(head.queue if head else DEFAULT_QUEUE, len(self.numbers) + 1)
 
 
-def read_batches(
+def read_bodies(
     shard: Shard, noun: str, jobs: Sequence[BatchJob], numbers: Sequence[int]
-) -> Iterator[tuple[list[int], list[bytes | None]]]:
+) -> Iterator[tuple[Sequence[int], list[bytes | None]]]:
     """Yield the records of these jobs, by their numbers, in batches that one call of a script may handle.
 
-    A single job takes one round trip; several take one more, for their sizes.
+    One round trip a batch, which has at most 1 MiB, or one job.
     """
     if len(jobs) > MAX_BATCH:
         raise ValueError(f"one call changes at most {MAX_BATCH} jobs, got {len(jobs)}: pass them in batches")
-    key, sizes = shard.keys(noun), [0] * len(numbers)
-    if len(numbers) > 1:
-        sizes = shard.execute_all([["HSTRLEN", key, jobs[number].raw_id] for number in numbers])
-    for batch in _cut(numbers, sizes):
-        yield batch, shard.execute_all([["HGET", key, jobs[number].raw_id] for number in batch])
-
-
-def _cut(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers in batches whose sizes have a sum within the bound, or of one number."""
-    batch, spent = list[int](), 0
-    for number, size in zip(numbers, sizes, strict=True):
-        if batch and spent + size > _MAX_BYTES:
-            yield batch
-            batch, spent = [], 0
-        batch.append(number)
-        spent += size
-    if batch:
-        yield batch
+    if len(numbers) == 1:
+        yield numbers, [shard.execute("HGET", shard.keys(noun), jobs[numbers[0]].raw_id)]
+        return
+    while numbers:
+        ids = [jobs[number].raw_id for number in numbers]
+        # One reply: to read 250 of them takes longer than all the rest of a retry.
+        bodies = shard.run(_READ_BODIES, [int(noun == "dead_bodies"), _MAX_BYTES, *ids])
+        yield numbers[: len(bodies)], bodies
+        numbers = numbers[len(bodies) :]
 
 
 def pairs(replies: Sequence[Any]) -> Iterator[tuple[bytes, int]]:

@@ -19,7 +19,7 @@ from django_delayq.store.operations.batch import (
     Effect,
     QueueNumbers,
     pairs,
-    read_batches,
+    read_bodies,
 )
 from django_delayq.store.operations.expiry import move_expiry
 from django_delayq.store.operations.revival import Revival
@@ -62,7 +62,7 @@ class DeadLetters:
         by now moves there.
         """
         keys, effects, now_us = self._shard.keys, [SKIPPED] * len(jobs), estimated_us(self._shard.clock)
-        for numbers, records in read_batches(self._shard, "dead_bodies", jobs, range(len(jobs))):
+        for numbers, records in read_bodies(self._shard, "dead_bodies", jobs, range(len(jobs))):
             found = {number: stored for number, stored in zip(numbers, records, strict=True) if stored is not None}
             batch = {number: jobs[number] for number in found}
             if spread is not None:
@@ -74,7 +74,7 @@ class DeadLetters:
             for number, job in batch.items():
                 letter = DeadLetterRecord.unpack(found[number])
                 try:
-                    _, routings = routings_of(ExtrasRecord.unpack(letter.extras))
+                    routings = routings_of(ExtrasRecord.unpack(letter.extras))[1] if letter.extras else []
                     head, changed = decode_head(letter.body), _UNCHANGED
                     if change is not None or head.expires:
                         # A place of a spread is a moment of Redis already.

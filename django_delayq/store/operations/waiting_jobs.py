@@ -21,7 +21,7 @@ from django_delayq.store.operations.batch import (
     QueueNumbers,
     StoredJob,
     pairs,
-    read_batches,
+    read_bodies,
 )
 from django_delayq.store.operations.expiry import move_expiry
 from django_delayq.store.shard import Shard
@@ -188,7 +188,7 @@ class WaitingJobs:
         effects, left = [SKIPPED] * len(jobs), list(range(len(jobs)))
         for _ in range(2):
             elsewhere = []
-            for numbers, bodies in read_batches(self._shard, "jobs", jobs, left):
+            for numbers, bodies in read_bodies(self._shard, "jobs", jobs, left):
                 batch: dict[int, StoredJob] = {}
                 for number, body in zip(numbers, bodies, strict=True):
                     head = try_decode_head(body)

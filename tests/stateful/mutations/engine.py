@@ -202,8 +202,8 @@ MORE = [
     at(
         "a dead letter takes the key of another job",
         REQUEUE,
-        "if key and not is_held then redis.call",
-        "if key then redis.call",
+        "job.key = not is_held and key",
+        "job.key = key",
     ),
     at(
         "a dead letter that needs no key until its end is refused for it",
@@ -240,7 +240,7 @@ MORE = [
     ),
     at("a job that replaces a running one is refused", REPLACE, "and 'KEPT' or 'ELSEWHERE'", "and 'ELSEWHERE'"),
     at("a replaced job does not hold its key", REPLACE, "  redis.call('HSET', unique_keys, job.key, job.member)\n"),
-    at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, key, member)"),
+    at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, job.key, job.member)"),
     at(
         "requeue does not reset the attempts",
         "job/security/attempts_record.py",

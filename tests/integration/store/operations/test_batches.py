@@ -92,23 +92,54 @@ def test_a_job_that_is_named_twice_is_changed_once(apis: ShardApis) -> None:
     assert [effect.done for effect in apis.operations.dead_letters.discard([dead, dead])] == [True, False]
     assert all(effect.done for effect in apis.operations.waiting_jobs.move(jobs(raw_id, raw_id), "other"))
     assert [effect.done for effect in apis.operations.waiting_jobs.cancel(jobs(raw_id, raw_id))] == [True, False]
+    again = [letters(apis, apis.add_dead())[0]] * 2
+    assert [effect.done for effect in apis.operations.dead_letters.requeue(again)] == [True, False]
+    assert list(ConsistencyCheck(apis.shard).walk()) == []
+
+
+def test_one_of_several_dead_letters_takes_their_key(apis: ShardApis) -> None:
+    raw_ids = [apis.add_dead(key="k", queue=f"q{n}", delay=None) for n in range(3)]
+    effects = apis.operations.dead_letters.requeue(letters(apis, *raw_ids))
+    assert [effect.done for effect in effects] == [True, False, False]
+    assert [type(effect.error) for effect in effects] == [type(None), KeyHeld, KeyHeld]
+    assert [apis.where(raw_id) for raw_id in raw_ids] == [["ready:q0"], ["dead_letters"], ["dead_letters"]]
+    assert apis.enqueue(apis.draft(key="k")).held == {0: raw_ids[0]}
+    assert list(ConsistencyCheck(apis.shard).walk()) == []
+
+
+def test_dead_letters_of_a_batch_wait_each_until_its_time(apis: ShardApis) -> None:
+    raw_ids = [apis.add_dead(queue=f"q{n % 2}") for n in range(6)]
+    batch = [
+        BatchJob(raw_id=each.raw_id, died_us=each.died_us, delay_us=n // 2 * HOUR)
+        for n, each in enumerate(letters(apis, *raw_ids))
+    ]
+    assert [effect.due_us for effect in apis.operations.dead_letters.requeue(batch)] == [
+        START + n // 2 * HOUR for n in range(6)
+    ]
+    assert [apis.where(raw_id)[0] for raw_id in raw_ids[:2]] == ["ready:q0", "ready:q1"]
+    assert [apis.scheduled(f"q{n % 2}")[raw_ids[n]] for n in range(2, 6)] == [
+        START + n // 2 * HOUR for n in range(2, 6)
+    ]
+    assert apis.inspection.counts().dead == 0
     assert list(ConsistencyCheck(apis.shard).walk()) == []
 
 
 def test_a_batch_of_any_queues_is_one_call(apis: ShardApis) -> None:
     waiting = [apis.add(queue=f"q{n}", delay=HOUR) for n in range(250)]
-    apis.operations.cancel(apis.add())
+    apis.operations.waiting_jobs.cancel(jobs(apis.add(), apis.add()))
     apis.client.config_resetstat()
     assert all(effect.done for effect in apis.operations.waiting_jobs.cancel(jobs(*waiting)))
-    assert apis.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
+    # One reads the bodies, one changes the jobs.
+    assert apis.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2
 
 
 def test_large_bodies_take_several_calls(apis: ShardApis) -> None:
     waiting = [apis.add(LARGE_TEXT, delay=HOUR) for _ in range(60)]
-    apis.operations.move(waiting[0], "loads the script")
+    apis.operations.waiting_jobs.move(jobs(*waiting[:2]), "loads the scripts")
     apis.client.config_resetstat()
     assert all(effect.done for effect in apis.operations.waiting_jobs.move(jobs(*waiting), "bulk"))
-    assert apis.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
+    # Three read bodies, three change their jobs.
+    assert apis.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 6
 
 
 def test_a_batch_of_too_many_jobs_is_refused(apis: ShardApis) -> None:
