@@ -1,7 +1,7 @@
 """Template tags and filters of the admin's pages: moments, durations, numbers, tables, addresses, and the nonce."""
 
 import re
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from html import escape
 from typing import Any
 
@@ -96,8 +96,9 @@ def zoned(us: int, tz: tzinfo) -> datetime:
 
 def clock_text(us: int, now_us: int, tz: tzinfo) -> str:
     """Return the time of day, with the date unless it is today."""
-    at, now = zoned(us, tz), zoned(now_us, tz)
-    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at.date().isoformat()} {at:%H:%M:%S}"
+    # A third of the cost of strftime().
+    day, _separator, clock = zoned(us, tz).isoformat(timespec="seconds").partition("T")
+    return clock[:8] if day == zoned(now_us, tz).date().isoformat() else f"{day} {clock[:8]}"
 
 
 @register.simple_tag(name="moment", takes_context=True)
@@ -111,11 +112,12 @@ def moment_tag(context: Context, us: int | None, form: str = "both") -> str:
 
 def moment_html(us: int, now_us: int, tz: tzinfo, form: str = "both") -> SafeString:
     """Return a moment as "both", "relative" or "clock", or as in a "list": relative if within a day, else its clock."""
-    utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+    in_list = form == "list" and abs(us - now_us) < DAY_US
+    utc = moment(us).replace(tzinfo=None).isoformat(timespec="seconds" if in_list else "milliseconds")
     relative, clock = escape(relative_text(us - now_us)), escape(clock_text(us, now_us, tz))
-    if form == "list" and abs(us - now_us) < DAY_US:
+    if in_list:
         # The script updates a text without an element in it as a relative time.
-        return mark_safe(f'<time datetime="{utc}Z" title="{clock}">{relative}</time>')
+        return mark_safe(f'<time datetime={utc}Z title="{clock}">{relative}</time>')
     parts = [f'<span class="delayq-relative">{relative}</span>'] if form in ("relative", "both") else []
     parts += [f'<span class="delayq-clock">{clock}</span>'] if form != "relative" else []
     return mark_safe(f'<time datetime="{utc}Z" title="{utc.replace("T", " ")} UTC">{" ".join(parts)}</time>')

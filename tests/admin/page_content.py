@@ -23,7 +23,7 @@ PAGES = (
     "processes",
     "servers",
 )
-_ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
+_ROW = re.compile(r"name=row value=([0-9a-f]{24}-[0-9]+)\.-?[0-9]+")
 
 
 def ids(response: Any) -> list[str]:

@@ -23,7 +23,7 @@ def test_scheduled_jobs_are_listed_soonest_first(browser: Client, stock: ShardAp
     late, soon = add(stock, 2, delay=2 * HOUR), add(stock, 1, queue="mail", delay=HOUR)
     answer = browser.get(page("scheduled"))
     assert ids(answer) == [soon, late]
-    assert '<td class="call">1<' in answer.content.decode()
+    assert "<td class=call>1<" in answer.content.decode()
     assert "1/3" in text(answer)
     assert "Rows 1–2 of 2" in text(answer)
     assert ids(browser.get(page("scheduled", sort="reversed"))) == [late, soon]
@@ -290,7 +290,7 @@ def test_only_people_who_may_manage_are_offered_actions(
     viewer = visitor("viewer").get(page("scheduled")).content.decode()
     assert NOOP in viewer
     assert "Run now" not in viewer
-    assert 'name="row"' not in viewer
+    assert "name=row" not in viewer
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
     assert "Run now" not in visitor("superuser").get(page("scheduled")).content.decode()
 
