@@ -291,4 +291,4 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def _search_text(row: JobRow, hide: Pattern[str]) -> str:
     line = DisplayedArguments.of(row.job, hide).line(None) if row.job else ""
-    return f"{row.id} {row.task} {line} {printable(row.worker)} {row.attempts.last_error}"
+    return f"{row.id} {row.task} {line} {printable(row.worker)} {row.last_attempt.last_error}"

@@ -141,7 +141,7 @@ class JobLine:
     @property
     def attempts_text(self) -> str:
         """`3/5`: the next attempt, or the last one of a failed job, and the maximum, if there is one."""
-        ended, job = self.row.attempts.ended, self.row.job
+        ended, job = self.row.last_attempt.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
         if job is None:
             return f"{number}/?"
@@ -160,7 +160,7 @@ class JobLine:
     @property
     def waits_again(self) -> bool:
         """Whether an attempt has failed and it waits for another."""
-        return bool(self.row.attempts.ended)
+        return bool(self.row.last_attempt.ended)
 
     @property
     def waits_for_code(self) -> str:
@@ -175,7 +175,7 @@ class JobLine:
     @cached_property
     def error_summary(self) -> ErrorSummary:
         """The error of its last attempt."""
-        return ErrorSummary.of(self.row.attempts)
+        return ErrorSummary.of(self.row.last_attempt)
 
     @property
     def label(self) -> str:

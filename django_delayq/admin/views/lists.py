@@ -162,7 +162,7 @@ def filter_context(page: PageContext, job_list: JobList, job_filter: Filter, row
     in_query = _in_query(job_list, job_filter)
     plain, known = in_query.plain(), registry.names()
     names = {("task", row.task) for row in rows if row.task not in known}
-    names |= {("error", AttemptError.name_of_last(row.attempts)) for row in rows}
+    names |= {("error", AttemptError.name_of_last(row.last_attempt)) for row in rows}
 
     def address(changed: Filter) -> str:
         return job_list.address(page, job_filter.queue, changed.query())

@@ -44,7 +44,7 @@ class JobFilter:
 
     def _has_error(self, row: JobRow) -> bool:
         # `handle.error.class_path` names the module of built-in classes.
-        return names_match(AttemptError.name_of_last(row.attempts), self.error.removeprefix("builtins."))
+        return names_match(AttemptError.name_of_last(row.last_attempt), self.error.removeprefix("builtins."))
 
     def _has_tenant(self, row: JobRow) -> bool:
         return row.job is not None and row.job.tenant == self.tenant

@@ -102,7 +102,7 @@ class JobRow:
     @property
     def waiting_for(self) -> str:
         """What it waits for, the value of an `OutcomeKind`, if no worker could run it so far; else ""."""
-        return self.attempts.waiting_for if self.waits and self.attempts.waiting_since_us else ""
+        return self.last_attempt.waiting_for if self.waits and self.last_attempt.waiting_since_us else ""
 
     @property
     def task_is_paused(self) -> bool:
@@ -175,7 +175,7 @@ class JobRow:
     @property
     def recovered(self) -> bool:
         """Whether it is ready and waits for a process of its own: its last attempt crashed."""
-        return self.state is State.READY and self.attempts.crash_suspected
+        return self.state is State.READY and self.last_attempt.crash_suspected
 
     @property
     def fault(self) -> str:
