@@ -95,7 +95,7 @@ def test_progress_is_a_bar_with_a_text(browser: Client, stock: ShardApis) -> Non
         with override("de"):
             answer = browser.get(address, headers={"accept-language": "de"})
         html = answer.content.decode()
-        label = f'aria-label="Progress of {mine}: 40 % 2,000 &lt;b&gt;of&lt;/b&gt; 5,000"'
+        label = f'aria-label="Fortschritt von {mine}: 40 % 2,000 &lt;b&gt;of&lt;/b&gt; 5,000"'
         assert f'<progress max="1" value="0.4000" {label}>' in html
         assert "40 % 2,000" in text(answer)
         assert "2,000 &lt;b&gt;of&lt;/b&gt; 5,000</span>" in html
