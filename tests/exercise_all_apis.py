@@ -72,6 +72,8 @@ def exercise_all_apis(apis: ShardApis) -> None:
     job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
     assert apis.operations.dead_letters.requeue([job], spread=spread)[0].done
     apis.operations.dead_letters.end_spread(replace(spread, name=b"another"))
+    assert apis.operations.undo_requeue(letter.raw_id, died_us=letter.moment_us)
+    assert apis.operations.requeue(letter.raw_id, died_us=letter.moment_us, delay_us=HOUR)
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None

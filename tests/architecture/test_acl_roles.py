@@ -40,6 +40,7 @@ CALLS = {
     "reschedule": PUT + "ZSCORE",
     "move": PUT + "ZSCORE",
     "requeue": PUT + "HMGET ZMSCORE ZSCORE",
+    "undo_requeue": PUT + "HRANDFIELD ZLEXCOUNT ZSCORE",
     "revive": PUT + "ZREMRANGEBYRANK ZSCORE",
     "hand_over_schedule": "HDEL HEXISTS HGET HLEN HSET TIME ZCARD ZREM",
     "take_over_schedule": "DEL GET HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZREM ZREMRANGEBYRANK ZSCORE",

@@ -122,6 +122,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedi
             "move",
             "take_places",
             "requeue",
+            "undo_requeue",
             "discard",
             "find",
             "page",

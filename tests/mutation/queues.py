@@ -12,6 +12,7 @@ LISTENING = "worker/claiming/queue_listener.py"
 BATCHES = "tests/integration/store/operations/test_batches.py"
 EXPIRY = "tests/integration/store/operations/test_expiry.py"
 PAUSE = "tests/integration/store/operations/test_pause.py"
+UNDO, UNDO_LUA = "tests/integration/store/operations/test_undo_requeue.py", "store/lua/undo_requeue.lua"
 SPREAD = "tests/integration/store/operations/test_spread.py"
 JOBS, CONTROL_SPREAD = "tests/integration/control/test_jobs.py", "tests/integration/control/test_spread.py"
 COMMANDS = "tests/integration/commands/operating/test_commands.py"
@@ -39,6 +40,28 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (BATCHES,),
     at("a dead letter that is named twice is requeued twice", REQUEUE, "is_known[id] or "): (BATCHES,),
     at("two dead letters of a batch take one key", REQUEUE, "is_taken[key] or "): (BATCHES,),
+    at("the undo of a requeue takes a job that has run since", UNDO_LUA, "~= seen then", "== nil then"): (UNDO,),
+    at("a dead letter that comes back dies anew", UNDO_LUA, "(now, tonumber(died), member", "(now, now, member"): (
+        UNDO,
+    ),
+    at(
+        "the undo of a requeue takes a job that was snoozed since",
+        "store/operations/waiting_jobs.py",
+        "attempts != attempts.revived()",
+        "attempts.ended",
+    ): (UNDO,),
+    at(
+        "the undo of a requeue makes a dead letter of any waiting job",
+        "store/operations/waiting_jobs.py",
+        " or not (attempts.history or attempts.sealed)",
+        "",
+    ): (UNDO,),
+    at(
+        "a group was last seen when an older dead letter came back",
+        "store/lua/_dead_letters.lua",
+        "math.max(last, (struct.unpack('>I8', stored, 9)))",
+        "last",
+    ): (UNDO,),
     at("a spread begins anew with each call", SPREAD_LUA, "if stored then read_spread(stored) end\n"): (SPREAD,),
     at(
         "a spread makes up for places that passed",

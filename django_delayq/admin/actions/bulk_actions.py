@@ -62,7 +62,7 @@ class BulkAction:
     """One thing that people can do to jobs."""
 
     name: str
-    #: Names of the lists that offer it.
+    #: Names of the lists that offer it. The first one has jobs in the state in which it finds them.
     job_lists: tuple[str, ...]
     #: False: offered for one job, a whole queue or a tenant only, not in the menu of a list.
     in_menu: bool = True
@@ -232,6 +232,19 @@ BULK_ACTIONS = {
             confirm_text=ngettext_lazy("Retry %(count)s failed job", "Retry %(count)s failed jobs", "n"),
             success_text=_RETRIED,
             change=_retry,
+            direct=True,
+            undo="undo_retry",
+        ),
+        BulkAction(
+            name="undo_retry",
+            # First: the job waits, and the list is that in which it was.
+            job_lists=("ready", "failed"),
+            in_menu=False,
+            label=_("Undo"),
+            log_text=_("Retry undone"),
+            confirm_text=ngettext_lazy("Undo the retry of %(count)s job", "Undo the retry of %(count)s jobs", "n"),
+            success_text=ngettext_lazy("%(count)s retry undone", "%(count)s retries undone", "n"),
+            change=lambda operations, targets, _: operations.waiting_jobs.undo_requeue(_jobs(targets)),
             direct=True,
         ),
         BulkAction(

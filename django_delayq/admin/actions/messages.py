@@ -54,9 +54,9 @@ def result_text(action: BulkAction, results: Mapping[str, int], parameters: str 
 
 def _skipped_texts(action: BulkAction) -> tuple[Any, str]:
     """Return the words for jobs that were not there any more, and the sentence if that were all."""
-    if FAILED.name in action.job_lists:
+    if action.job_lists[0] == FAILED.name:
         return _GONE, _("Already gone: nothing was changed")
-    if RUNNING.name in action.job_lists:
+    if action.job_lists[0] == RUNNING.name:
         return _NOT_RUNNING, _("No longer running: nothing was changed")
     return _NOT_WAITING, _("No longer waiting: nothing was changed")
 

@@ -59,9 +59,14 @@ end
 local function add_to_group(now, id, died, group)
   local used = group == '' and OTHERS or group_for(now, string.sub(group, 1, 12))
   local stored = redis.call('HGET', error_groups, used) or ''
-  local first, label = #stored >= 16 and string.sub(stored, 1, 8), string.sub(stored, 17)
-  if #stored < 16 then label = used == OTHERS and '' or string.sub(group, 13) end
-  redis.call('HSET', error_groups, used, (first or pack_death(died)) .. struct.pack('>I8', now) .. label)
+  local first, last, label = pack_death(died), tonumber(died), string.sub(stored, 17)
+  if #stored >= 16 then
+    -- A dead letter that comes back may be older than the others.
+    first, last = string.sub(stored, 1, 8), math.max(last, (struct.unpack('>I8', stored, 9)))
+  else
+    label = used == OTHERS and '' or string.sub(group, 13)
+  end
+  redis.call('HSET', error_groups, used, first .. pack_death(last) .. label)
   redis.call('HSET', groups_of_dead, id, used)
   redis.call('ZADD', dead_by_group, 0, used .. pack_death(died) .. id)
 end
@@ -72,23 +77,23 @@ local function add_to_group_again(now, id, died)
   add_to_group(now, id, died, #group == 12 and group or '')
 end
 
--- A job whose extras record is deleted already, and was this, becomes a dead letter. Both lengths come first and the body
--- last: a reader may cut off the end of a long body.
-local function put_dead_body(now, member, record, extra, group)
+-- A job whose extras record is deleted already, and was this, becomes a dead letter that died then. Both lengths come first
+-- and the body last: a reader may cut off the end of a long body.
+local function put_dead_body(now, died, member, record, extra, group)
   local id = string.sub(member, 1, 12)
   local body = redis.call('HGET', jobs, id) or ''
   redis.call('HDEL', jobs, id)
   redis.call('HDEL', attempts, id)
-  redis.call('ZADD', dead_letters, now, id)
+  redis.call('ZADD', dead_letters, died, id)
   local stored = struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body
   redis.call('HSET', dead_bodies, id, stored)
   add_dead_bytes(#stored)
-  add_to_group(now, id, now, group)
+  add_to_group(now, id, died, group)
 end
 
 -- If a person retries it, it is a job like any other, and none of its schedule.
 local function put_dead_letter(now, member, record, group)
-  put_dead_body(now, member, record, without_schedule(end_job(now, member, RUN_FAILED)), group)
+  put_dead_body(now, now, member, record, without_schedule(end_job(now, member, RUN_FAILED)), group)
 end
 
 local function remove_from_groups(ids)

@@ -109,7 +109,7 @@ for at = 6, #ARGV, 4 do
       redis.call('ZADD', leases, now, member .. string.sub(redis.call('HGET', claim_records, field), 1, 16))
       push_notification(notify_dispatcher)
     elseif word == 'UNREADABLE' then
-      put_dead_body(now, field .. '\0\0', unreadable_history, '', '')
+      put_dead_body(now, now, field .. '\0\0', unreadable_history, '', '')
     elseif word == 'KEY_NOT_HELD' and noun == 'unique_keys' then
       -- Its key is held, but the end of the job would not release it.
       local id = string.sub(value, 1, 12)

@@ -111,11 +111,11 @@ ACTION = AclRole(
     includes=(VIEW,),
     scripts=(
         *("enqueue", "read_bodies", "cancel", "stop", "reschedule", "move", "take_places", "requeue", "revive"),
-        *("discard", "quiet"),
+        *("undo_requeue", "discard", "quiet"),
         *("pause", "resume", "pause_tenant", "resume_tenant", "pause_task", "resume_task", *_SCHEDULES),
         "set_layout",
     ),
-    plain=("HSTRLEN", "SET", "WAIT"),
+    plain=("SET", "WAIT"),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
 CHECK = AclRole(

@@ -5,12 +5,15 @@ of their queues to the script. A job that waits elsewhere by then is read again,
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature
 from django_delayq.job.body.codec import Head, try_decode, try_decode_head, with_flags, with_queue
 from django_delayq.job.job import Flag, State
 from django_delayq.job.result import Result
+from django_delayq.job.security.attempts_record import pack_attempts, read_attempts
+from django_delayq.job.security.error_group_record import error_group_of
 from django_delayq.store.client.script import Script
 from django_delayq.store.nodes.resp import Part
 from django_delayq.store.operations.batch import (
@@ -27,6 +30,7 @@ from django_delayq.store.operations.expiry import move_expiry
 from django_delayq.store.shard import Shard
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
+_UNDO_REQUEUE = Script("undo_requeue")
 #: Arguments of `reschedule` for a job whose body stays.
 _UNCHANGED: list[Part] = [b"", b"", b"", b""]
 
@@ -132,6 +136,32 @@ class WaitingJobs:
                 else ()
             )
             return _with_refused(len(batch), refused, ((word, Effect(done=word == b"MOVED")) for word in words))
+
+        return self._change_waiting(jobs, run)
+
+    def undo_requeue(self, jobs: Sequence[BatchJob]) -> list[Effect]:
+        """Make requeued jobs that have not begun since dead letters again, with their former times of death.
+
+        As many attempts count as the history has, at most 20; snoozes and interruptions count from 0.
+        """
+
+        def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
+            key, queues, args, refused = self._shard.keys("attempts"), QueueNumbers(), list[Part](), dict[int, Effect]()
+            records = self._shard.execute_all([["HGET", key, each.job.raw_id] for each in batch])
+            for number, (each, record) in enumerate(zip(batch, records, strict=True)):
+                assert each.head
+                attempts = read_attempts(record, raw_id=each.job.raw_id, cipher=self._cipher)
+                if attempts != attempts.revived() or not (attempts.history or attempts.sealed):
+                    # It has begun since, or was never a dead letter.
+                    refused[number] = SKIPPED
+                    continue
+                died = replace(attempts, ended=max(1, len(attempts.history)))
+                stored = pack_attempts(died, raw_id=each.job.raw_id, cipher=self._cipher)
+                group = error_group_of(each.head.task, died, self._cipher)
+                args += [queues.number(each.head), each.member, each.job.died_us, record or b"", stored, group]
+            places = [place for queue in queues.numbers for place in self._shard.keys.places(queue)]
+            words = self._shard.run(_UNDO_REQUEUE, args, more_keys=places) if args else ()
+            return _with_refused(len(batch), refused, ((word, Effect(done=word == b"DEAD")) for word in words))
 
         return self._change_waiting(jobs, run)
 

@@ -108,7 +108,7 @@ def go_on_counting(browser: Client, response: Any) -> Any:
 _EACH = [
     (name, list_name)
     for name, action in BULK_ACTIONS.items()
-    if name not in ("edit", "set_back", "cancel_tenant")
+    if action.in_menu or name == "cancel_all"
     for list_name in action.job_lists
 ]
 

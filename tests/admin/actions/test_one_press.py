@@ -48,10 +48,30 @@ def test_what_has_begun_cannot_be_set_back(browser: Client, stock: ShardApis) ->
     assert state(stock, mine) == "claimed"
 
 
-def test_one_failed_job_is_retried(browser: Client, stock: ShardApis) -> None:
+def test_a_retry_is_undone(browser: Client, stock: ShardApis) -> None:
     mine, other = add_dead(stock), add_dead(stock)
-    assert "1 job retried." in result(browser, press(browser, page("failed"), mine))
+    address = page("failed", task="noop", n=25)
+    before = browser.get(address)
+    said = browser.get(press(browser, address, mine).url)
+    assert "1 job retried." in text(said)
     assert (state(stock, mine), state(stock, other)) == ("ready", "dead")
+    back = undo(browser, said)
+    assert back.url == address
+    after = browser.get(address)
+    assert "1 retry undone." in text(after)
+    assert {state(stock, each) for each in (mine, other)} == {"dead"}
+    # It is the same row.
+    rows = [[box for box in form_to(each, "/action/").boxes if box[0] == "row"] for each in (before, after)]
+    assert rows[0] == rows[1]
+    assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == ["Retried", "Retry undone"]
+
+
+def test_a_retry_that_has_begun_is_not_undone(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock)
+    said = browser.get(press(browser, page("failed"), mine).url)
+    claim(stock, mine)
+    assert "No longer waiting: nothing was changed." in result(browser, undo(browser, said))
+    assert state(stock, mine) == "claimed"
 
 
 def test_the_button_of_a_row_ignores_what_is_selected(browser: Client, stock: ShardApis) -> None:

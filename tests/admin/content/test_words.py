@@ -67,8 +67,8 @@ def test_no_step_of_an_action_shows_them(action: Any, browser: Client, jobs: dic
     # The second time nothing is left to do.
     for name in action.job_lists:
         address = page("queue_detail", "mail") if name == "ready" else page(name)
-        if action.name == "set_back":
-            # The message of "Run now" has it.
+        if action.direct and not action.in_menu:
+            # A message offers it.
             fields = {"list": name, "row": f"{jobs[name]}.5", "seen_us": "5", "filter": "queue=mail"}
             for _ in range(2):
                 done = browser.post(page("action"), {**fields, "action": action.name})

@@ -167,6 +167,12 @@ def requeue(role: ShardApis, every: ShardApis) -> Any:
     return found[0].done
 
 
+def undo_requeue(role: ShardApis, every: ShardApis) -> Any:
+    letter = dead(every)
+    assert every.operations.requeue(letter.raw_id, died_us=letter.moment_us, delay_us=HOUR)
+    return role.operations.undo_requeue(letter.raw_id, died_us=letter.moment_us)
+
+
 def discard(role: ShardApis, every: ShardApis) -> Any:
     letter = dead(every)
     return role.operations.discard(letter.raw_id, died_us=letter.moment_us)
@@ -517,6 +523,7 @@ STEPS: dict[str, Step] = {
             page,
             requeue,
             revive,
+            undo_requeue,
             discard,
             promote,
             read_expired,
@@ -576,23 +583,23 @@ OWN = {
     "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim claim_one sweep heartbeat use_limit listen_for_stops "
     "read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue revive discard pause "
-    "quiet pause_task pause_tenant change_schedules",
+    "action": f"{_VIEW} enqueue wait_for_replicas cancel cancel_kept stop reschedule move requeue revive undo_requeue "
+    "discard pause quiet pause_task pause_tenant change_schedules",
     "check": "check_consistency read_queues check_servers",
     "shards": f"{_DISPATCHER} count_left move_shards",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "revive read_served_queues plant read_layout",
-    "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard "
-    "notify heartbeat use_limit read_served_queues change_schedules read_layout",
-    "worker": "move requeue revive discard find_tenants find_error_groups read_layout",
+    "producer": "move revive undo_requeue read_served_queues plant read_layout",
+    "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive undo_requeue "
+    "discard notify heartbeat use_limit read_served_queues change_schedules read_layout",
+    "worker": "move requeue revive undo_requeue discard find_tenants find_error_groups read_layout",
     "view": "ended read_served_queues check_servers",
-    "action": "ended let_in set_limits use_limit read_served_queues check_servers plant",
-    "check": "enqueue cancel reschedule reclaim move find ended holder dashboard server find_tenants "
+    "action": "ended let_in set_limits use_limit read_served_queues check_servers plant report",
+    "check": "enqueue cancel reschedule reclaim undo_requeue move find ended holder dashboard server find_tenants "
     "find_error_groups set_limits read_served_queues change_schedules read_schedules plant read_layout count_left",
-    "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive discard notify "
-    "heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules find_tenants "
-    "find_limits find_error_groups dashboard server sweep settle_and_claim check_consistency",
+    "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive undo_requeue discard "
+    "notify heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules "
+    "find_tenants find_limits find_error_groups dashboard server sweep settle_and_claim check_consistency",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -165,6 +165,10 @@ class Base(RuleBasedStateMachine):
             found = "held"
         assert found == expected
 
+    def undo_requeue_one(self, raw_id: bytes, died_us: int) -> None:
+        expected = self.world.model.undo_requeue(raw_id, died_us)
+        assert self.world.operations.undo_requeue(raw_id, died_us=died_us) is expected
+
     def requeue_batch(
         self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int, begun: bool = False
     ) -> bool:

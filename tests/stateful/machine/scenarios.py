@@ -170,6 +170,31 @@ class Scenarios(Tenants):
             self.check()
         self.requeue_batch(second[1], name=b"c", left=left, begun=begun)
 
+    @rule(
+        request=requests,
+        delay_us=st.sampled_from([0, 1, SECOND]),
+        begins=st.booleans(),
+        ending=st.sampled_from([OutcomeKind.FAILED, OutcomeKind.SNOOZED, OutcomeKind.REJECTED]),
+    )
+    def retry_is_undone(self, request: Request, delay_us: int, begins: bool, ending: OutcomeKind) -> None:
+        """The job is the dead letter again that it was, unless it has begun since."""
+        worker = self.fresh_worker()
+        dead = self.enqueue([replace(request, priority=100, max_attempts=1)])[0]
+        worker.exchange(9)
+        worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
+        letter = self.world.model.jobs.get(dead)
+        if letter is None or letter.place is not Place.DEAD:
+            return
+        died_us = letter.score
+        self.requeue_one(dead, died_us, delay_us)
+        self.check()
+        if begins:
+            worker.exchange(9)
+            worker.exchange(0, endings=[ending] * len(worker.held))
+        self.undo_requeue_one(dead, died_us)
+        self.check()
+        self.undo_requeue_one(dead, died_us)
+
     @rule(what=st.sampled_from(["requeue", "discard"]))
     def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:
         """A person who saw the first death has not seen the second."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.body.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.store.digests import tenant_digest
@@ -146,6 +147,19 @@ class Model(Enqueueing, Claiming):
         self._wait(job, self.now + delay_us, revived=True)
         self._follow()
         return job.due_us
+
+    def undo_requeue(self, raw_id: bytes, died_us: int) -> bool:
+        """Make a revived job that has not begun since the dead letter again that it was."""
+        job = self.jobs.get(raw_id)
+        history = AttemptHistory.unpack(job.record).history if job else ()
+        if job is None or not job.waits or not history or job.record != AttemptHistory(history=history).pack():
+            return False
+        job.ended = len(history)
+        job.record = AttemptHistory(ended=job.ended, history=history).pack()
+        job.place, job.score, job.holds_key, job.waiting_for, job.let_in = Place.DEAD, died_us, False, None, None
+        self._record_runs()
+        self._follow()
+        return True
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:
         """Drop a dead letter."""
