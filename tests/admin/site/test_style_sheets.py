@@ -22,7 +22,9 @@ def rules(name: str) -> str:
 
 @pytest.mark.parametrize("name", [each.name for each in SHEETS])
 def test_directions_are_logical(name: str) -> None:
-    assert _PHYSICAL.findall(rules(name)) == []
+    # A rule for one direction may name sides: the start of a text with a direction of its own is another one.
+    of_both = re.sub(r"^\[dir=[^{]*\{[^}]*\}", "", rules(name), flags=re.MULTILINE)
+    assert _PHYSICAL.findall(of_both) == []
 
 
 @pytest.mark.parametrize("name", ["delayq.css", "tables.css"])
