@@ -327,8 +327,8 @@ MORE = [
     at(
         "a group keeps the time of its first dead letter as that of the last",
         DEAD_LETTERS,
-        ".. struct.pack('>I8', now) .. label",
-        ".. (first or struct.pack('>I8', now)) .. label",
+        ".. pack_death(last) .. label",
+        ".. first .. label",
     ),
     at(
         "a crash is not suspected",
