@@ -28,9 +28,11 @@ class Bounds:
     count_seconds: float = 1.0
     action_seconds: float = 2.0
     more_seconds: float = 0.5
-    #: Rows that one reading examines of a list to find those that match, over few queues; how many of them one call
-    #: reads, so that no call holds Redis for 10 ms; and most of them that it returns.
+    #: Rows that one reading examines of a list to find those that match, over few queues; how many if it begins a list,
+    #: because people wait for that page, and the others follow by themselves; how many of them one call reads, so that
+    #: no call holds Redis for 10 ms; and most of them that it returns.
     scanned_rows: int = 2_000
+    first_rows: int = 500
     slice_rows: int = 250
     batch_rows: int = 250
     #: Seconds for finding those that match in one reading.

@@ -70,9 +70,9 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert letter is not None
     spread = Spread(name=b"a name", length_us=HOUR, left=2)
     job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
-    assert apis.operations.dead_letters.requeue([job], spread=spread)[0].done
+    [requeued] = apis.operations.dead_letters.requeue([job], spread=spread)
     apis.operations.dead_letters.end_spread(replace(spread, name=b"another"))
-    assert apis.operations.undo_requeue(letter.raw_id, died_us=letter.moment_us)
+    assert apis.operations.undo_requeue(letter.raw_id, died_us=letter.moment_us, left_due_us=requeued.due_us)
     assert apis.operations.requeue(letter.raw_id, died_us=letter.moment_us, delay_us=HOUR)
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))

@@ -33,8 +33,9 @@ class OneByOne(Operations):
         job = BatchJob(raw_id=raw_id, died_us=died_us, delay_us=delay_us)
         return _only(self.dead_letters.requeue([job], change=change)).due_us
 
-    def undo_requeue(self, raw_id: bytes, *, died_us: int) -> bool:
-        return _only(self.waiting_jobs.undo_requeue([BatchJob(raw_id=raw_id, died_us=died_us)])).done
+    def undo_requeue(self, raw_id: bytes, *, died_us: int, left_due_us: int | None) -> bool:
+        job = BatchJob(raw_id=raw_id, died_us=died_us, left_due_us=left_due_us)
+        return _only(self.waiting_jobs.undo_requeue([job])).done
 
     def discard(self, raw_id: bytes, *, died_us: int) -> bool:
         return _only(self.dead_letters.discard([BatchJob(raw_id=raw_id, died_us=died_us)])).done

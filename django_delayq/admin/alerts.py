@@ -113,7 +113,7 @@ def _queues(page: PageContext) -> Iterator[Alert]:
 
 
 def _server(page: PageContext) -> Iterator[Alert]:
-    servers, link = page.snapshot.servers, _link_to_processes(page)
+    servers, link = page.snapshot.servers, _link_to_servers(page)
     for address, server in servers.items():
         if server.policy and server.policy != "noeviction":
             text = _("Redis may delete jobs when its memory is full: its maxmemory-policy is %s, not noeviction.")

@@ -1,12 +1,13 @@
 """Audit log: who changed what and who saw hidden values, as rows of the admin's log, log lines and a signal."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.db.models import QuerySet
 from django.dispatch import Signal
 from django.http import HttpRequest
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from django_delayq.clock import moment
@@ -28,7 +29,7 @@ SHOWN, _SHOWN_ABOUT_MANY = 50, 10
 def record(
     request: HttpRequest,
     action: str,
-    sentence: str,
+    sentence: Callable[[], object],
     *,
     job_ids: Sequence[str] = (),
     count: int = 1,
@@ -38,22 +39,31 @@ def record(
 ) -> int | None:
     """Record an action: one row for each of `job_ids`, or one row about the whole, whose primary key is returned.
 
-    `entry` is the row that an earlier request of a long action wrote; it is updated. `object_id` names a subject that
-    is not a job.
+    `sentence` is called with the project's language active: a log is in one language, whoever writes it. `entry` is the
+    row that an earlier request of a long action wrote; it is updated. `object_id` names a subject that is not a job.
     """
-    sentence = printable(sentence)
+    language = translation.get_language()
+    # What is active then is LANGUAGE_CODE.
+    translation.deactivate()
+    try:
+        note = printable(str(sentence()))
+    finally:
+        if language:
+            translation.activate(language)
+        else:
+            translation.deactivate_all()
     named, who = f" ({', '.join(job_ids)})" if job_ids else "", request.user.get_username()
-    logger.info("%s by %r: %s%s", action, who, sentence, named)
-    send(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=sentence)
+    logger.info("%s by %r: %s%s", action, who, note, named)
+    send(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=note)
     if request.user.pk is None:
         # The site's own rule let this person in without an account.
         return None
     row = LogEntry(
         user_id=request.user.pk,
         object_id=object_id,
-        object_repr=sentence[:_MAX_REPR],
+        object_repr=note[:_MAX_REPR],
         action_flag=DELETION if destructive else CHANGE,
-        change_message=sentence,
+        change_message=note,
     )
     if job_ids:
         LogEntry.objects.bulk_create(_row_about(row, job_id) for job_id in job_ids)

@@ -186,7 +186,8 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
                 return zone.save(request)
             try:
                 # An action has bounds of its own, and says how far it came.
-                with call_until(0.0 if is_action else monotonic() + runtime.current().bounds.page_seconds):
+                acts = is_action and request.method == "POST"
+                with call_until(0.0 if acts else monotonic() + runtime.current().bounds.page_seconds):
                     response = show(page, *captured.values())
                     # Rendered here, because a template may be the first to read from Redis.
                     return response.render() if isinstance(response, SimpleTemplateResponse) else response

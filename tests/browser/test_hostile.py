@@ -128,12 +128,12 @@ def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSessio
         window.page.locator(".delayq-confirm button[type=submit]").click()
         window.page.locator(".messagelist").wait_for()
         look_over(window)
-    window.open(page("recurring_schedule", hostile["schedule"]))
-    window.page.locator("button[value=edit_schedule]").click()
-    window.page.locator(".delayq-confirm").wait_for()
-    look_over(window)
-    window.open(page("recurring_schedule", hostile["schedule"]))
-    window.page.locator("button[value=pause_schedule]").click()
+    for action in ("edit_schedule", "pause_schedule"):
+        window.open(page("recurring_schedule", hostile["schedule"]))
+        window.page.locator(f"button[value={action}]").click()
+        window.page.locator(".delayq-confirm").wait_for()
+        look_over(window)
+    window.page.locator(".delayq-confirm button[type=submit]").click()
     window.page.locator(".messagelist").wait_for()
     look_over(window)
     # The audit log on the page of a missing job.

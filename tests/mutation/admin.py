@@ -48,9 +48,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "a continued action changes the job at which Redis failed once more",
         "admin/actions/run.py",
         """        action_request.advance(next_shard, cursor)
-        results = _apply(page, action_request, shard, targets, parameters)
+        changes = _apply(page, action_request, shard, targets, parameters)
 """,
-        """        results = _apply(page, action_request, shard, targets, parameters)
+        """        changes = _apply(page, action_request, shard, targets, parameters)
         action_request.advance(next_shard, cursor)
 """,
     ): ("tests/admin/actions/test_long_actions.py",),
@@ -254,8 +254,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a tenant is paused in the first shard alone",
         "admin/actions/toggles.py",
-        "for shard in page.answering:",
-        "for shard in page.answering[:1]:",
+        "if is_paused_already else page.answering:",
+        "if is_paused_already else page.answering[:1]:",
     ): (TENANT_TOGGLES,),
     at(
         "the admin pauses tenants of a queue that is not fair",

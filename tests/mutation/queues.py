@@ -41,6 +41,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("a dead letter that is named twice is requeued twice", REQUEUE, "is_known[id] or "): (BATCHES,),
     at("two dead letters of a batch take one key", REQUEUE, "is_taken[key] or "): (BATCHES,),
     at("the undo of a requeue takes a job that has run since", UNDO_LUA, "~= seen then", "== nil then"): (UNDO,),
+    at(
+        "an undo takes a job that waits for another time by now",
+        "store/lua/_places.lua",
+        "return tonumber(score) == (is_scheduled",
+        "return true or tonumber(score) == (is_scheduled",
+    ): (UNDO,),
     at("a dead letter that comes back dies anew", UNDO_LUA, "(now, tonumber(died), member", "(now, now, member"): (
         UNDO,
     ),

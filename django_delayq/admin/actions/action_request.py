@@ -79,11 +79,14 @@ class ActionRequest:
             or action.name == "cancel_tenant"
         ):
             return None
+        left_us = post.get("left_us", "")
+        if action.is_undo and not (left_us.isdecimal() and len(left_us) <= 16):
+            return None
         tokens = post.getlist("one") or post.getlist("row")
         rows = list(dict.fromkeys(token for token in tokens if Target.read(token)))[:_MAX_ROWS]
         if action.name == "cancel_all" or ("all" in post and action.in_menu and "one" not in post):
             rows = []
-        elif not rows:
+        elif not rows or (action.is_undo and len(rows) > 1):
             return None
         requested, seen_us = Filter.read(QueryDict(post.get("filter", ""))), post.get("seen_us", "")
         # Without its faulty part a filter would match more jobs.
@@ -102,6 +105,7 @@ class ActionRequest:
             rows=rows,
             count=len(rows),
             counted=bool(rows),
+            parameters={"left_us": int(left_us)} if action.is_undo else {},
             job_id=job_id,
         )
 
@@ -118,9 +122,9 @@ class ActionRequest:
         )
 
     @property
-    def awaits_confirmation(self) -> bool:
-        """Whether its jobs are counted, and nothing else has happened."""
-        return self.counted and not self.confirmed
+    def has_address(self) -> bool:
+        """Whether a GET may show its confirm page: its jobs are counted, and nothing is revealed or has happened."""
+        return self.counted and not self.confirmed and self.action.name != "edit"
 
     @property
     def action(self) -> BulkAction:

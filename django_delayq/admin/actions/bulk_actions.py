@@ -13,7 +13,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import Job
-from django_delayq.store.operations.batch import BatchJob, Effect
+from django_delayq.store.operations.batch import SKIPPED, BatchJob, Effect
 from django_delayq.store.operations.operations import Operations
 
 
@@ -54,6 +54,13 @@ class Target(NamedTuple):
         return cls(*found, int(moment))
 
 
+class Change(NamedTuple):
+    """What an action did to one job."""
+
+    result: ActionResult
+    effect: Effect = SKIPPED
+
+
 Parameters = Mapping[str, Any]
 
 
@@ -62,7 +69,7 @@ class BulkAction:
     """One thing that people can do to jobs."""
 
     name: str
-    #: Names of the lists that offer it. The first one has jobs in the state in which it finds them.
+    #: Names of the lists that offer it.
     job_lists: tuple[str, ...]
     #: False: offered for one job, a whole queue or a tenant only, not in the menu of a list.
     in_menu: bool = True
@@ -81,14 +88,14 @@ class BulkAction:
     destructive: bool = False
     #: Done to one job at once, without a confirm page.
     direct: bool = False
-    #: The direct action that undoes it for one job; empty if none does.
+    #: The action that undoes it for one job; empty if none does.
     undo: str = ""
+    #: It undoes another one, and is offered by the message about that alone.
+    is_undo: bool = False
 
-    def apply(
-        self, operations: Operations, targets: Sequence[Target], parameters: Parameters
-    ) -> Sequence[ActionResult]:
+    def apply(self, operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Change]:
         """Change up to 250 jobs of a shard; return what was done to each."""
-        return [_result(effect) for effect in self.change(operations, targets, parameters)]
+        return [Change(_result(effect), effect) for effect in self.change(operations, targets, parameters)]
 
 
 def _result(effect: Effect) -> ActionResult:
@@ -99,6 +106,16 @@ def _result(effect: Effect) -> ActionResult:
 
 def _jobs(targets: Sequence[Target], **times: Any) -> Sequence[BatchJob]:
     return [BatchJob(raw_id=target.raw_id, died_us=target.moment_us, **times) for target in targets]
+
+
+def _set_back(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
+    # A target has the time that the person saw.
+    jobs = [BatchJob(raw_id=each.raw_id, due_us=each.moment_us, left_due_us=parameters["left_us"]) for each in targets]
+    return operations.waiting_jobs.reschedule(jobs)
+
+
+def _undo_retry(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
+    return operations.waiting_jobs.undo_requeue(_jobs(targets, left_due_us=parameters["left_us"]))
 
 
 def _reschedule(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
@@ -160,16 +177,16 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="set_back",
-            job_lists=("scheduled", "ready"),
+            job_lists=("scheduled",),
             in_menu=False,
+            is_undo=True,
             label=_("Undo"),
             log_text=_("Set back to its time"),
             confirm_text=ngettext_lazy("Set %(count)s job back", "Set %(count)s jobs back", "n"),
             success_text=ngettext_lazy(
                 "%(count)s job set back to its time", "%(count)s jobs set back to their times", "n"
             ),
-            # A target has the time that the person saw.
-            change=lambda operations, targets, _: _reschedule(operations, targets, {"shift_us": 0}),
+            change=_set_back,
             direct=True,
         ),
         BulkAction(
@@ -237,14 +254,14 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="undo_retry",
-            # First: the job waits, and the list is that in which it was.
-            job_lists=("ready", "failed"),
+            job_lists=("failed",),
             in_menu=False,
+            is_undo=True,
             label=_("Undo"),
             log_text=_("Retry undone"),
             confirm_text=ngettext_lazy("Undo the retry of %(count)s job", "Undo the retry of %(count)s jobs", "n"),
             success_text=ngettext_lazy("%(count)s retry undone", "%(count)s retries undone", "n"),
-            change=lambda operations, targets, _: operations.waiting_jobs.undo_requeue(_jobs(targets)),
+            change=_undo_retry,
             direct=True,
         ),
         BulkAction(
@@ -256,6 +273,7 @@ BULK_ACTIONS = {
             success_text=ngettext_lazy("%(count)s retry scheduled", "%(count)s retries scheduled", "n"),
             form_class=forms.RetryLaterForm,
             change=_retry,
+            undo="undo_retry",
         ),
         BulkAction(
             name="edit",

@@ -19,6 +19,7 @@ from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text, sentence, zoned
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
+_CHANGED = ngettext_lazy("%(count)s has changed since", "%(count)s have changed since", "n")
 _NOT_WAITING = ngettext_lazy("%(count)s was no longer waiting", "%(count)s were no longer waiting", "n")
 _NOT_RUNNING = ngettext_lazy("%(count)s was no longer running", "%(count)s were no longer running", "n")
 _UNCHANGED_TEXTS = {
@@ -54,9 +55,11 @@ def result_text(action: BulkAction, results: Mapping[str, int], parameters: str 
 
 def _skipped_texts(action: BulkAction) -> tuple[Any, str]:
     """Return the words for jobs that were not there any more, and the sentence if that were all."""
-    if action.job_lists[0] == FAILED.name:
+    if action.is_undo:
+        return _CHANGED, _("It has changed since: nothing was undone")
+    if FAILED.name in action.job_lists:
         return _GONE, _("Already gone: nothing was changed")
-    if action.job_lists[0] == RUNNING.name:
+    if RUNNING.name in action.job_lists:
         return _NOT_RUNNING, _("No longer running: nothing was changed")
     return _NOT_WAITING, _("No longer waiting: nothing was changed")
 

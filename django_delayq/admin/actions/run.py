@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from django_delayq import runtime
 from django_delayq.admin.actions.action_request import ActionRequest
-from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, Target
+from django_delayq.admin.actions.bulk_actions import ActionResult, Change, Parameters, Target
 from django_delayq.admin.actions.selection import matching
 from django_delayq.admin.lists import job_lists
 from django_delayq.admin.lists.filters import Cursor
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
+from django_delayq.store.operations.batch import Effect
 from django_delayq.store.operations.spread import Spread
 
 
@@ -26,8 +27,8 @@ class _Batch(NamedTuple):
     cursor: Cursor | None
 
 
-def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
-    """Continue for two seconds, to the end, or up to the confirmed number of jobs; yield each job that changed.
+def run(page: PageContext, action_request: ActionRequest) -> Iterator[tuple[Target, Effect]]:
+    """Continue for two seconds, to the end, or up to the confirmed number of jobs; yield each change.
 
     If Redis fails, the request's results hold everything that certainly happened.
     """
@@ -36,11 +37,11 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
     for shard, targets, next_shard, cursor in _batches(page, action_request):
         # First: if Redis fails now, the jobs may have changed, and a continued action must not change them twice.
         action_request.advance(next_shard, cursor)
-        results = _apply(page, action_request, shard, targets, parameters)
-        for target, result in zip(targets, results, strict=True):
+        changes = _apply(page, action_request, shard, targets, parameters)
+        for target, (result, effect) in zip(targets, changes, strict=True):
             action_request.results[result] = action_request.results.get(result, 0) + 1
             if result is ActionResult.DONE:
-                yield target
+                yield target, effect
         # The only bound of every action. The clocks of enqueuers differ, so a job that came after the count may match;
         # and a row that could not be changed stays in the list beside others.
         if action_request.handled >= action_request.count:
@@ -55,12 +56,12 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
 
 def _apply(
     page: PageContext, action_request: ActionRequest, shard: int, targets: Sequence[Target], parameters: Parameters
-) -> Sequence[ActionResult]:
+) -> Sequence[Change]:
     # A selected row may name any shard, also one that does not exist.
     if not targets or not page.store.has_shard(shard):
-        return [ActionResult.SKIPPED] * len(targets)
+        return [Change(ActionResult.SKIPPED)] * len(targets)
     if shard not in page.answering:
-        return [ActionResult.UNREACHABLE] * len(targets)
+        return [Change(ActionResult.UNREACHABLE)] * len(targets)
     if "spread_us" in parameters:
         # The counts travel in the form, so that a later request knows what is left.
         counts, key = action_request.shard_counts, str(shard)

@@ -1,4 +1,4 @@
-"""Schedule actions: what people do to one recurring schedule; a page confirms what the reverse action does not undo."""
+"""Schedule actions: what people do to one recurring schedule. A page confirms each, but for its resumption."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm
-from django_delayq.admin.actions.messages import with_undo
 from django_delayq.admin.actions.schedule_form import ScheduleForm
 from django_delayq.admin.lists.schedule_list import ListRequest
 from django_delayq.admin.page import PageContext
@@ -45,8 +44,8 @@ class ScheduleAction:
     reads: bool = False
     #: For a paused schedule only, or not for a paused one; None: for both.
     paused: bool | None = None
-    #: The action that undoes it, so that it is done at once; empty if none does.
-    undo: str = ""
+    #: Done at once. (A pause is not: the waiting job that it cancels does not come back.)
+    direct: bool = False
 
 
 # Each yields before it cancels the waiting job: if Redis fails then, the change is recorded.
@@ -112,7 +111,6 @@ SCHEDULE_ACTIONS = {
         unchanged_text=_("The schedule %s was paused already"),
         apply=_pause,
         paused=False,
-        undo="resume_schedule",
     ),
     "resume_schedule": ScheduleAction(
         label=_("Resume"),
@@ -122,7 +120,7 @@ SCHEDULE_ACTIONS = {
         unchanged_text=_("The schedule %s was not paused"),
         apply=_resume,
         paused=True,
-        undo="pause_schedule",
+        direct=True,
     ),
     "edit_schedule": ScheduleAction(
         label=_("Edit…"),
@@ -163,7 +161,7 @@ def refusal(action: ScheduleAction, stored: StoredSchedule) -> str:
 
 
 def show(page: PageContext) -> HttpResponse:
-    """Apply the posted action if it can be undone, or was confirmed; else show its confirm page, by GET."""
+    """Apply the posted action if it was confirmed or needs no confirmation; else show its confirm page, by GET."""
     fields, is_posted = page.fields, page.request.method == "POST"
     action, stored = SCHEDULE_ACTIONS[fields["action"]], page.store.find_schedule(fields.get("schedule", ""))
     if stored is None:
@@ -173,7 +171,7 @@ def show(page: PageContext) -> HttpResponse:
         messages.warning(page.request, problem)
         return HttpResponseRedirect(back)
     named = {name: fields[name] for name in ("action", "schedule", "list") if name in fields}
-    if is_posted and not (action.undo or "confirmed" in fields):
+    if is_posted and not (action.direct or "confirmed" in fields):
         # An empty "list" is the first page of the list.
         return HttpResponseRedirect(f"{page.url('action')}?{urlencode(named)}")
     data = page.request.POST if is_posted else None
@@ -217,13 +215,17 @@ def _apply(
         return _gone(page)
     finally:
         if done:
-            text = _done_text(action, display_name, done)
-            audit_log.record(page.request, name, text, object_id=stored.text_id, destructive=action.destructive)
+            audit_log.record(
+                page.request,
+                name,
+                lambda: _done_text(action, display_name, done),
+                object_id=stored.text_id,
+                destructive=action.destructive,
+            )
     if not done:
         messages.warning(page.request, sentence(action.unchanged_text % display_name))
         return HttpResponseRedirect(back)
-    undo = {**named, "action": action.undo} if action.undo else {}
-    messages.success(page.request, with_undo(page, sentence(_done_text(action, display_name, done)), undo))
+    messages.success(page.request, sentence(_done_text(action, display_name, done)))
     return HttpResponseRedirect(page.url("recurring") if name == "delete_schedule" else back)
 
 

@@ -21,8 +21,9 @@ from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.operations.operations import Operations
+from django_delayq.store.queries.snapshot import Pause
 from django_delayq.task import registry
-from django_delayq.templatetags.delayq import sentence
+from django_delayq.templatetags.delayq import sentence, zoned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,8 @@ class Subject(NamedTuple):
     fields: Mapping[str, str]
     #: The page that lists it.
     url: str
+    #: The pause of a queue, if it is paused.
+    paused: Pause | None = None
 
 
 def show(page: PageContext) -> HttpResponse:
@@ -179,17 +182,24 @@ def show(page: PageContext) -> HttpResponse:
             zone=str(page.timezone),
         ).render()
     by, changed, display_name = page.request.user.get_username(), False, subject.display_name
+    # The button alone must not remove the end of a pause: the form has a field for it.
+    is_paused_already = name == "pause" and subject.paused is not None and "until" not in page.fields
     try:
-        for shard in page.answering:
+        for shard in () if is_paused_already else page.answering:
             changed |= _apply(page, toggle, shard, subject.value, by, form.cleaned_data)
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
         if changed:
-            audit_log.record(page.request, name, _done(toggle, display_name, form), object_id=display_name)
+            audit_log.record(page.request, name, lambda: _done(toggle, display_name, form), object_id=display_name)
     result = _done(toggle, display_name, form, page.timezone) if changed else toggle.unchanged_text % display_name
     level = messages.SUCCESS if changed and not page.missing else messages.WARNING
     text = " ".join([sentence(result), *page.left_alone(again=True)])
-    undo = {"action": toggle.opposite, **subject.fields} if changed else {}
+    undo = {"action": toggle.opposite, **subject.fields}
+    if name == "resume" and subject.paused and subject.paused.until_us:
+        undo["until"] = f"{zoned(subject.paused.until_us, page.timezone):%Y-%m-%dT%H:%M:%S}"
+    if not changed or (name == "pause" and subject.paused):
+        # No press restores the former end of a pause.
+        undo = {}
     messages.add_message(page.request, level, with_undo(page, text, undo))
     return HttpResponseRedirect(subject.url)
 
@@ -215,7 +225,8 @@ def _queue(page: PageContext) -> Subject | str:
     queue = posted_name(page, "queue")
     if queue not in page.snapshot.queues:
         return _gone()
-    return Subject(queue, printable(queue), {"queue": url_name(queue)}, page.url("queues"))
+    paused = page.snapshot.queues[queue].paused
+    return Subject(queue, printable(queue), {"queue": url_name(queue)}, page.url("queues"), paused)
 
 
 def _tenant(page: PageContext) -> Subject | str:

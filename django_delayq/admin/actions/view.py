@@ -19,7 +19,7 @@ from django_delayq import runtime
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions import schedules, selection, session, toggles
 from django_delayq.admin.actions.action_request import ActionRequest
-from django_delayq.admin.actions.bulk_actions import ActionResult, Target
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, ActionResult, Target
 from django_delayq.admin.actions.forms import ActionForm
 from django_delayq.admin.actions.messages import log_text, parameters_text, result_text, selection_text, with_undo
 from django_delayq.admin.actions.run import run
@@ -30,6 +30,7 @@ from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
+from django_delayq.store.operations.batch import Effect
 from django_delayq.templatetags.delayq import sentence
 
 #: Longest address of a confirm page, in characters; servers and proxies refuse those of more than 4,000 or 8,000. A
@@ -55,7 +56,7 @@ def show(page: PageContext) -> HttpResponse:
                 return _run(page, action_request)
             return _prepare(page, action_request)
         action_request = ActionRequest.unsign(page.request, fields.get("signed_request", ""))
-        if action_request is None or not (is_posted or action_request.awaits_confirmation):
+        if action_request is None or not (is_posted or action_request.has_address):
             return _back(page, None, messages.ERROR, _("This form is too old or not yours. Nothing was done."))
         if not is_posted:
             return _ask(page, action_request)
@@ -80,7 +81,9 @@ def _prepare(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         text = " ".join([_("No such job is left. Nothing was done."), *page.left_alone()])
         return _back(page, action_request, messages.WARNING, text)
     address = page.url("action", signed_request=action_request.sign(page.request))
-    return HttpResponseRedirect(address) if len(address) <= _LONGEST_ADDRESS else _ask(page, action_request)
+    # To show arguments reveals hidden ones, which each POST records, and a browser repeats a GET at will.
+    has_address = action_request.has_address and len(address) <= _LONGEST_ADDRESS
+    return HttpResponseRedirect(address) if has_address else _ask(page, action_request)
 
 
 def _ask(page: PageContext, action_request: ActionRequest) -> HttpResponse:
@@ -103,7 +106,7 @@ def _current_arguments(page: PageContext, action_request: ActionRequest) -> dict
     if DisplayedArguments.of(found.job, page.config.redact).hidden:
         if not page.may_reveal:
             raise PermissionDenied
-        audit_log.record(page.request, "reveal", _("Revealed hidden values"), job_ids=[found.job.id])
+        audit_log.record(page.request, "reveal", lambda: _("Revealed hidden values"), job_ids=[found.job.id])
     action_request.rows, action_request.count, action_request.task = action_request.rows[:1], 1, found.job.task
     return DisplayedArguments.of(found.job, page.config.redact, reveal=True).as_json_texts()
 
@@ -118,10 +121,10 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         text = _("This was done already and is not done twice. Select the jobs that are left again.")
         return _back(page, action_request, messages.WARNING, text)
     action_request.steps += 1
-    changed: list[Target] = []
+    changed: list[tuple[Target, Effect]] = []
     try:
-        for target in run(page, action_request):
-            changed.append(target)
+        for each in run(page, action_request):
+            changed.append(each)
     except StoreError:
         facts = {
             "result": result_text(action_request.action, action_request.results),
@@ -132,7 +135,7 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         raise
     finally:
         # Also if Redis failed: what is done is recorded.
-        _record(page, action_request, changed)
+        _record(page, action_request, [target for target, _effect in changed])
         if action_request.is_non_idempotent:
             session.keep_unfinished(page.request, action_request)
     if not action_request.finished:
@@ -142,20 +145,27 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     parameters = parameters_text(action_request.parameters, page.timezone)
     result = result_text(action_request.action, action_request.results, parameters)
     sentences = [sentence(result), *_remarks(page, action_request)]
-    return _back(page, action_request, level, with_undo(page, " ".join(sentences), _undo_fields(action_request)))
+    text = with_undo(page, " ".join(sentences), _undo_fields(action_request, changed))
+    return _back(page, action_request, level, text)
 
 
-def _undo_fields(action_request: ActionRequest) -> dict[str, str]:
-    """Return the fields of the form that undoes a change of one job; empty if nothing does."""
+def _undo_fields(action_request: ActionRequest, changed: list[tuple[Target, Effect]]) -> dict[str, str]:
+    """Return the fields of the form that undoes a change of one selected job; empty if nothing does."""
     action = action_request.action
-    if not action.undo or len(action_request.rows) != 1 or not action_request.results.get(ActionResult.DONE):
+    if not action.undo or len(action_request.rows) != 1 or not changed:
         return {}
+    [(target, effect)] = changed
+    if action_request.list_name not in BULK_ACTIONS[action.undo].job_lists or effect.due_us is None:
+        return {}
+    # A retry may have brought it to another shard.
+    text_id = to_text(target.raw_id, target.shard if effect.shard is None else effect.shard)
     return {
         "action": action.undo,
         "list": action_request.list_name,
         "filter": action_request.filter_query,
         "page": action_request.page_query,
-        "row": action_request.rows[0],
+        "row": f"{text_id}.{target.moment_us}",
+        "left_us": str(effect.due_us),
         "seen_us": str(action_request.seen_us),
         "job": action_request.job_id,
     }
@@ -179,7 +189,7 @@ def _record(page: PageContext, action_request: ActionRequest, changed: list[Targ
     action_request.log_entry = audit_log.record(
         page.request,
         action_request.action.name,
-        log_text(action_request, about_one=few),
+        lambda: log_text(action_request, about_one=few),
         job_ids=[to_text(target.raw_id, target.shard) for target in changed] if few else (),
         count=len(changed),
         destructive=action_request.action.destructive,

@@ -159,11 +159,7 @@ class Filter:
         """Return the query parameters of this filter with changes, for `read`."""
         changed = replace(self, **changes)
         pairs = {
-            **{
-                name: url_name(value)
-                for name in ("queue", "task", "error", "tenant")
-                if (value := getattr(changed, name))
-            },
+            **{name: url_name(value) for name in FILTER_NAMES if (value := getattr(changed, name))},
             "error_group": changed.error_group,
             "outcome": changed.outcome,
             "q": changed.text,

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from django_delayq.admin.lists.error_groups import GroupChoice
 from django_delayq.admin.lists.filters import OVERDUE, Cursor, Filter
@@ -110,7 +111,7 @@ FINISHED = JobList(
     sort_labels=("", ""),
     cells=(),
     state=State.DONE,
-    moment_label=_("ended"),
+    moment_label=pgettext_lazy("moment", "ended"),
     spans=FAILED.spans,
     newest_first=True,
     by_queue=False,

@@ -53,7 +53,9 @@ def show(page: PageContext, list_name: str) -> HttpResponseBase:
     job_filter = job_filter.with_absolute_times(page.now_us, ahead=job_list.ahead)
     if reveal:
         source = f"{list_name}?{job_filter.page()}"
-        audit_log.record(page.request, "export", _("Exported with hidden values: %s") % source, object_id=source)
+        audit_log.record(
+            page.request, "export", lambda: _("Exported with hidden values: %s") % source, object_id=source
+        )
     as_csv = query.get("format") == "csv"
     kind, content_type = ("csv", "text/csv; charset=utf-8") if as_csv else ("ndjson", "application/x-ndjson")
     name = f"{list_name}-{moment(page.now_us):%Y%m%dT%H%M%SZ}.{kind}"

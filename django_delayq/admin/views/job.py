@@ -149,7 +149,7 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
             log_entries=audit_log.for_job(text_id) if parsed_id else [],
         )
     if reveal:
-        audit_log.record(page.request, "reveal", _("Revealed hidden values"), job_ids=[text_id])
+        audit_log.record(page.request, "reveal", lambda: _("Revealed hidden values"), job_ids=[text_id])
     query = page.request.GET
     detail = JobDetail(page, found, reveal=reveal, whole="all" in query)
     own_url = page.url("job_detail", text_id)

@@ -35,6 +35,9 @@ def show(page: PageContext) -> HttpResponse:
                 return _show_key(page, terms, job_list or SCHEDULED, job_filter)
             job_list = _list_of(terms, job_list)
             job_filter = terms.apply(job_filter, now_us=page.now_us)
+            if (unknown := "tenant" if job_list is FINISHED else "outcome") in terms.named:
+                text = _("“%(term)s:” is left out: %(list)s cannot be found by it.")
+                messages.warning(page.request, text % {"term": unknown, "list": job_list.title})
         except ValueError as error:
             messages.warning(page.request, printable(str(error)))
     return _to_list(page, job_list or SCHEDULED, job_filter)

@@ -165,8 +165,8 @@
     });
     // The server refuses a second submit of one step, and the browser would show that refusal in place of the result.
     let sent = 0;
-    root.addEventListener("submit", (event) => {
-        if (!event.target.matches(".delayq-confirm, [data-continue]")) return;
+    document.addEventListener("submit", (event) => {
+        if (!event.target.matches("form[method=post][action$='/action/']")) return;
         // After ten seconds the person may have stopped the page from loading, and may try again. Stopping comes first.
         if (Date.now() - sent < 10000 && event.submitter?.name !== "stop") event.preventDefault(); else sent = Date.now();
     });

@@ -19,13 +19,13 @@
     // The next row stays under the pointer.
     root.addEventListener("submit", (event) => {
         if (event.submitter?.name !== "one") return;
-        try { sessionStorage.setItem(PLACE, scrollY); } catch { /* The page then begins at its top. */ }
+        try { sessionStorage.setItem(PLACE, `${scrollY} ${location.pathname}`); } catch { /* The page then begins at its top. */ }
     });
     const restorePlace = () => {
         try {
             const place = sessionStorage.getItem(PLACE);
             sessionStorage.removeItem(PLACE);
-            if (place) scrollTo(0, Number(place));
+            if (place?.endsWith(` ${location.pathname}`)) scrollTo(0, parseFloat(place));
         } catch { /* As above. */ }
     };
 

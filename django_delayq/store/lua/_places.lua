@@ -39,6 +39,11 @@ local function is_parked(place)
   return string.find(place, ':parked:[^:]*$') ~= nil
 end
 
+-- Whether a waiting job still waits as it did when its due time was set: a claim, and another due time, change its score.
+local function still_waits(due, place, score, member, head_start)
+  return tonumber(score) == (is_scheduled(place) and tonumber(due) or rank_of(member, tonumber(due), head_start))
+end
+
 -- Take a job out of `ready` or `recovered` that will be claimed, or enters another place of its queue.
 local function leave_ready(place, member, score)
   redis.call('ZREM', place, member)

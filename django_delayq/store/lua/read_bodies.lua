@@ -1,7 +1,7 @@
 -- Read_bodies: the bodies of jobs, or dead letters, that a call will change. Reads only.
 -- KEYS: jobs, dead_bodies.
 -- ARGV: now, 1 = dead letters, bytes after which the reply ends early, then ids (1 to 250).
--- Returns: per job its body or dead letter, nil without one; at least of the first, then as long as the bytes suffice.
+-- Returns: per job its body or dead letter, nil without one. The reply may end early; it always has the first job.
 -- Cost: O(1) a job.
 local now, is_dead, budget = now_us(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3])
 

@@ -5,14 +5,15 @@
 --   recovered and parked of each queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, member, due time ('+n' = n µs from now, n =
 --   µs since the epoch), the body that the caller read, the member and body that replace it if it has a later time
---   ('' = they stay), the body that replaces it if it becomes ready ('' = it stays).
--- Returns: per job RESCHEDULED and the new due time (µs); or 0 with LATE (it is running), GONE (no such job waits) or
---   ELSEWHERE (it waits in another queue, or its body changed: read its body again).
+--   ('' = they stay), the body that replaces it if it becomes ready ('' = it stays), and the due time (µs) that it must
+--   still wait for ('' = any).
+-- Returns: per job RESCHEDULED and the new due time (µs); or 0 with LATE (it is running, or waits for another due time), GONE
+--   (no such job waits) or ELSEWHERE (it waits in another queue, or its body changed: read its body again).
 -- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local function reschedule(base, member, given, seen, later_member, later_body, ready_body)
+local function reschedule(base, member, given, seen, later_member, later_body, ready_body, left)
   local id, due = string.sub(member, 1, 12), math.max(now, due_time(given, now))
   local scheduled, ready = KEYS[base + 1], KEYS[base + 2]
   local new_member, new_body = member, ready_body
@@ -20,6 +21,7 @@ local function reschedule(base, member, given, seen, later_member, later_body, r
   if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0 end
   local place, score = waiting_place(member, scheduled, ready, KEYS[base + 4], KEYS[base + 5])
   if not place then return why_not_waiting(id), 0 end
+  if left ~= '' and not still_waits(left, place, score, member, head_start) then return 'LATE', 0 end
   leave(place, member, score)
   if new_body ~= '' then
     redis.call('HSET', jobs, id, new_body)
@@ -42,8 +44,8 @@ for base = FIXED, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); check_zsets(KEYS[base + 4], KEYS[base + 5])
 end
 local replies = {}
-for i = 3, #ARGV, 7 do
-  local word, due = reschedule(FIXED + 5 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 6))
+for i = 3, #ARGV, 8 do
+  local word, due = reschedule(FIXED + 5 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 7))
   replies[#replies + 1], replies[#replies + 2] = word, due
 end
 return replies

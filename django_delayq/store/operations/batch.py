@@ -30,6 +30,8 @@ class BatchJob:
     #: For `reschedule` and `requeue`: µs since the epoch, or None for `delay_us` from now.
     due_us: int | None = None
     delay_us: int = 0
+    #: To undo a change: the due time that it gave the job (µs). A job that has begun since, or has another, stays.
+    left_due_us: int | None = None
 
     @property
     def due(self) -> Part:

@@ -1,7 +1,8 @@
-"""Waiting jobs: cancel, reschedule and move jobs that have not begun. Called by handles, `jobs()` and the admin.
+"""Waiting jobs: cancel, reschedule and move jobs that have not begun, and undo their requeue.
 
-The caller knows a job's id; its queue is in its body. So a method reads the bodies of a batch first and passes the keys
-of their queues to the script. A job that waits elsewhere by then is read again, once.
+Called by handles, `jobs()` and the admin. The caller knows a job's id; its queue is in its body. So a method reads the
+bodies of a batch first and passes the keys of their queues to the script. A job that waits elsewhere by then is read
+again, once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature
+from django_delayq.job.attempts import MAX_COUNT
 from django_delayq.job.body.codec import Head, try_decode, try_decode_head, with_flags, with_queue
 from django_delayq.job.job import Flag, State
 from django_delayq.job.result import Result
@@ -88,7 +90,8 @@ class WaitingJobs:
                 except REFUSALS as error:
                     refused[number] = Effect(done=False, error=error)
                 else:
-                    args += [queues.number(each.head), each.member, each.job.due, *changed]
+                    left = b"" if each.job.left_due_us is None else each.job.left_due_us
+                    args += [queues.number(each.head), each.member, each.job.due, *changed, left]
             places = [place for queue in queues.numbers for place in self._shard.keys.named(queue).values()]
             replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places) if args else ()
             return _with_refused(
@@ -140,26 +143,30 @@ class WaitingJobs:
         return self._change_waiting(jobs, run)
 
     def undo_requeue(self, jobs: Sequence[BatchJob]) -> list[Effect]:
-        """Make requeued jobs that have not begun since dead letters again, with their former times of death.
+        """Make requeued jobs dead letters again, with these times of death, if they still wait as they were left.
 
-        As many attempts count as the history has, at most 20; snoozes and interruptions count from 0.
+        Nothing has the former number of attempts: as many count as the history has, and as the job may have at most.
         """
 
         def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
             key, queues, args, refused = self._shard.keys("attempts"), QueueNumbers(), list[Part](), dict[int, Effect]()
-            records = self._shard.execute_all([["HGET", key, each.job.raw_id] for each in batch])
+            records = self._shard.execute("HMGET", key, *(each.job.raw_id for each in batch))
             for number, (each, record) in enumerate(zip(batch, records, strict=True)):
                 assert each.head
                 attempts = read_attempts(record, raw_id=each.job.raw_id, cipher=self._cipher)
                 if attempts != attempts.revived() or not (attempts.history or attempts.sealed):
-                    # It has begun since, or was never a dead letter.
+                    # It has run since, or was never a dead letter.
                     refused[number] = SKIPPED
                     continue
-                died = replace(attempts, ended=max(1, len(attempts.history)))
+                job, _ = try_decode(each.body, raw_id=each.job.raw_id, shard=self._shard.index, cipher=self._cipher)
+                most = job.retry.max_attempts if job and job.retry.max_attempts else MAX_COUNT
+                died = replace(attempts, ended=min(max(1, len(attempts.history)), most))
                 stored = pack_attempts(died, raw_id=each.job.raw_id, cipher=self._cipher)
                 group = error_group_of(each.head.task, died, self._cipher)
-                args += [queues.number(each.head), each.member, each.job.died_us, record or b"", stored, group]
+                left = each.job.left_due_us or 0
+                args += [queues.number(each.head), each.member, each.job.died_us, left, record or b"", stored, group]
             places = [place for queue in queues.numbers for place in self._shard.keys.places(queue)]
+            args = [self._head_start_ms, *args] if args else args
             words = self._shard.run(_UNDO_REQUEUE, args, more_keys=places) if args else ()
             return _with_refused(len(batch), refused, ((word, Effect(done=word == b"DEAD")) for word in words))
 

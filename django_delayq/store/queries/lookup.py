@@ -130,7 +130,8 @@ class Lookup:
         that vanished do not shift it. `from_us` and `to_us` bound due times or times of death. Dead letters: of these
         error groups, at most 1,251, or all. Without `bodies`, a row has its place and time alone, and of a waiting job
         also the attempts. One step, O(queues or groups x (log n + rows)); a page of more than 1 MiB
-        ends early. With `match`, up to 2,000 rows are examined for up to 0.1 s, in steps of up to 250 rows.
+        ends early. With `match`, up to 2,000 rows are examined for up to 0.1 s, in steps of up to 250 rows; without a
+        cursor up to 500.
         """
         keys = self._shard.keys
         if state in _PLACES:
@@ -153,7 +154,8 @@ class Lookup:
         if match is None:
             return (yield from read(cursor, count, count=count))
         bounds, share = runtime.current().bounds, max(1, len(found_in) // 20)
-        most, size = max(bounds.scanned_rows // share, count), max(bounds.slice_rows // share, count)
+        examined = bounds.scanned_rows if cursor else min(bounds.first_rows, bounds.scanned_rows)
+        most, size = max(examined // share, count), max(bounds.slice_rows // share, count)
         found = yield from read(cursor, min(size, most), count=count)
         # The time of the first round trip does not count, so each reading examines some rows.
         until = monotonic() + bounds.matching_seconds

@@ -6,9 +6,10 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq.job.outcome import Action
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
-from tests.admin.jobs import add, add_dead, claim, due_us, state
+from tests.admin.jobs import HOUR, add, add_dead, claim, due_us, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, request_action, result, undo
 from tests.shard_apis import ShardApis
@@ -44,8 +45,27 @@ def test_what_has_begun_cannot_be_set_back(browser: Client, stock: ShardApis) ->
     mine = add(stock)
     said = browser.get(press(browser, page("scheduled"), mine).url)
     claim(stock, mine)
-    assert "No longer waiting: nothing was changed." in result(browser, undo(browser, said))
+    assert "It has changed since: nothing was undone." in result(browser, undo(browser, said))
     assert state(stock, mine) == "claimed"
+
+
+def test_what_has_run_since_is_not_set_back(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock)
+    said = browser.get(press(browser, page("scheduled"), mine).url)
+    worker, claimed = claim(stock, mine)
+    worker.settle(claimed, Action.RETRY, delay=HOUR)
+    due = due_us(stock, mine)
+    assert "It has changed since: nothing was undone." in result(browser, undo(browser, said))
+    assert due_us(stock, mine) == due
+
+
+def test_what_somebody_else_moved_since_is_not_set_back(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock)
+    said = browser.get(press(browser, page("scheduled"), mine).url)
+    stock.operations.reschedule(bytes.fromhex(mine[:24]), delay_us=5 * HOUR)
+    due = due_us(stock, mine)
+    assert "It has changed since: nothing was undone." in result(browser, undo(browser, said))
+    assert due_us(stock, mine) == due
 
 
 def test_a_retry_is_undone(browser: Client, stock: ShardApis) -> None:
@@ -70,7 +90,7 @@ def test_a_retry_that_has_begun_is_not_undone(browser: Client, stock: ShardApis)
     mine = add_dead(stock)
     said = browser.get(press(browser, page("failed"), mine).url)
     claim(stock, mine)
-    assert "No longer waiting: nothing was changed." in result(browser, undo(browser, said))
+    assert "It has changed since: nothing was undone." in result(browser, undo(browser, said))
     assert state(stock, mine) == "claimed"
 
 
@@ -93,15 +113,42 @@ def test_the_table_tells_the_script_its_action(list_name: str, browser: Client, 
 
 
 def test_a_reschedule_of_one_job_is_undone(browser: Client, stock: ShardApis) -> None:
-    scheduled, ready = add(stock), add(stock, queue="mail", delay=None)
-    due = due_us(stock, scheduled)
-    for mine, address in ((scheduled, page("scheduled")), (ready, page("queue_detail", "mail"))):
-        before = state(stock, mine)
-        done = confirm(browser, request_action(browser, address, "reschedule", mine), shift="90")
-        assert state(stock, mine) == "scheduled"
-        assert "1 job set back to its time." in result(browser, undo(browser, browser.get(done.url)))
-        assert state(stock, mine) == before
-    assert due_us(stock, scheduled) == due
+    mine = add(stock)
+    due = due_us(stock, mine)
+    done = confirm(browser, request_action(browser, page("scheduled"), "reschedule", mine), shift="90")
+    assert due_us(stock, mine) == due + 90 * HOUR // 60
+    assert "1 job set back to its time." in result(browser, undo(browser, browser.get(done.url)))
+    assert due_us(stock, mine) == due
+
+
+def test_a_ready_job_that_is_rescheduled_has_no_undo(browser: Client, stock: ShardApis) -> None:
+    # Its place among the ready jobs would not come back.
+    mine = add(stock, queue="mail", delay=None)
+    asked = request_action(browser, page("queue_detail", "mail"), "reschedule", mine)
+    done = confirm(browser, asked, shift="90")
+    assert not [form for form in forms(browser.get(done.url)) if form.is_undo]
+
+
+def test_a_retry_at_a_time_is_undone(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock)
+    asked = request_action(browser, page("failed"), "retry_later", mine)
+    done = confirm(browser, asked, moment="2027-06-01T12:00")
+    assert state(stock, mine) == "scheduled"
+    assert "1 retry undone." in result(browser, undo(browser, browser.get(done.url)))
+    assert state(stock, mine) == "dead"
+
+
+@pytest.mark.parametrize("changes", [{"left_us": ""}, {"left_us": "x"}, {"left_us": "9" * 20}, {"row": ["a", "b"]}])
+def test_an_undo_that_makes_no_sense_does_nothing(changes: dict[str, Any], browser: Client, stock: ShardApis) -> None:
+    mine, other = add_dead(stock), add_dead(stock)
+    said = browser.get(press(browser, page("failed"), mine).url)
+    [form] = [form for form in forms(said) if form.is_undo]
+    if "row" in changes:
+        row = dict(form.fields)["row"]
+        changes = {"row": [row, row.replace(mine, other)]}
+    answer = browser.post(form.action, {**dict(form.fields), **changes})
+    assert "Nothing was selected, so nothing was done." in result(browser, answer)
+    assert state(stock, mine) == "ready"
 
 
 def test_what_changed_several_jobs_or_none_has_no_undo(browser: Client, stock: ShardApis) -> None:
@@ -133,6 +180,16 @@ def test_a_list_without_a_button_does_nothing(list_name: str, browser: Client, s
 
 
 # The confirm page has an address.
+
+
+def test_arguments_to_edit_are_on_no_page_with_an_address(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock, token="hidden-value", task="tests.sample_app.tasks.noop")
+    form = form_to(browser.get(page("job_detail", mine)), "/action/", button="edit")
+    asked = browser.post(form.action, {**dict(form.fields), "action": "edit"})
+    assert "hidden-value" in asked.content.decode()
+    signed = dict(form_to(asked, "/action/").fields)["signed_request"]
+    assert "Nothing was done." in result(browser, browser.get(page("action", signed_request=signed)))
+    assert LogEntry.objects.count() == 1
 
 
 def test_a_confirm_page_can_be_opened_again(browser: Client, stock: ShardApis) -> None:

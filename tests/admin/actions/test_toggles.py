@@ -65,6 +65,33 @@ def until_form(browser: Client, stock: ShardApis) -> Any:
     return browser.get(unescape(link))
 
 
+def test_the_undo_of_a_resumption_restores_the_end_of_the_pause(browser: Client, stock: ShardApis) -> None:
+    form = until_form(browser, stock)
+    confirm(browser, form, until="2100-06-01T12:00")
+    before = stock.store.dashboard(0).snapshot().queues["mail"].paused
+    resumed = form_to(browser.get(page("queues")), "/action/", button="resume").post(browser, action="resume")
+    undo(browser, browser.get(resumed.url))
+    after = stock.store.dashboard(0).snapshot().queues["mail"].paused
+    assert before is not None and after is not None
+    assert after.until_us == before.until_us
+
+
+def test_the_button_of_a_stale_page_keeps_the_end_of_a_pause(browser: Client, stock: ShardApis) -> None:
+    form = until_form(browser, stock)
+    stale = form_to(browser.get(page("queues")), "/action/", button="pause")
+    confirm(browser, form, until="2100-06-01T12:00")
+    answer = stale.post(browser, action="pause")
+    said = browser.get(answer.url)
+    assert "Queue mail was paused already." in text(said)
+    paused = stock.store.dashboard(0).snapshot().queues["mail"].paused
+    assert paused is not None and paused.until_us is not None
+    # The form removes it. That is no pause that a resumption would undo.
+    answer = confirm(browser, form, until="")
+    assert "delayq-undo" not in browser.get(answer.url).content.decode()
+    paused = stock.store.dashboard(0).snapshot().queues["mail"].paused
+    assert paused is not None and paused.until_us is None
+
+
 def test_a_pause_and_its_end_are_undone_with_one_press_each(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="mail", delay=None)
     paused = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")

@@ -69,7 +69,7 @@ def test_no_step_of_an_action_shows_them(action: Any, browser: Client, jobs: dic
         address = page("queue_detail", "mail") if name == "ready" else page(name)
         if action.direct and not action.in_menu:
             # A message offers it.
-            fields = {"list": name, "row": f"{jobs[name]}.5", "seen_us": "5", "filter": "queue=mail"}
+            fields = {"list": name, "row": f"{jobs[name]}.5", "seen_us": "5", "left_us": "5"}
             for _ in range(2):
                 done = browser.post(page("action"), {**fields, "action": action.name})
                 assert former_words(browser.get(done.url)) == []

@@ -10,10 +10,11 @@ from django.test import Client
 
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from tests.admin.conftest import page
+from tests.admin.forms import form_to
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.languages.catalogs import LANGUAGES, extracted, read
 from tests.admin.page_content import PAGES
-from tests.admin.steps import confirm, request_action
+from tests.admin.steps import confirm, request_action, undo
 from tests.shard_apis import ShardApis
 
 pytestmark = pytest.mark.usefixtures("few_tasks")
@@ -42,7 +43,8 @@ def sentences(language: str) -> list[Sentence]:
 
 def english(response: Any, patterns: list[Sentence]) -> list[str]:
     """Return the English texts on a page, those in attributes included."""
-    html = response.content.decode().split('<div id="delayq"', 1)[-1]
+    # The messages are above our part of the page.
+    html = re.split(r'<ul class="messagelist|<div id="delayq"', response.content.decode(), maxsplit=1)[-1]
     whole = " ".join(unescape(re.sub(r"</?(?:span|strong|code|wbr|a|bdi)\b[^>]*>", "", html)).split())
     text = f"{whole} {unescape(html)}"
     # Most parts are not there, which is known much sooner than by a pattern.
@@ -122,3 +124,28 @@ def test_no_step_of_an_action_has_one(action: Any, browser: Client, jobs: dict[s
 def test_an_english_sentence_is_found(browser: Client, jobs: dict[str, str]) -> None:
     # The test of the tests above.
     assert english(browser.get(page("scheduled"), headers={"accept-language": "en"}), sentences("de"))
+
+
+def test_no_press_that_is_undone_has_one(browser: Client, jobs: dict[str, str], settings: Any) -> None:
+    settings.LANGUAGE_CODE, patterns = "de", sentences("de")
+    browser.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
+    presses: list[dict[str, str]] = [
+        {"action": action, **fields}
+        for actions, fields in (
+            (("pause", "resume", "resume"), {"queue": "mail"}),
+            (("pause_task", "resume_task"), {"task": "tests.sample_app.tasks.noop"}),
+        )
+        for action in actions
+    ]
+    for fields in presses:
+        assert english(browser.get(page("action", **fields)), patterns) == []
+        said = browser.get(browser.post(page("action"), fields).url)
+        assert english(said, patterns) == [], fields
+    for list_name in ("scheduled", "failed"):
+        form = form_to(browser.get(page(list_name)), "/action/")
+        token = next(value for name, value in form.boxes if name == "row")
+        said = browser.get(form.post(browser, ("one", token)).url)
+        assert english(said, patterns) == []
+        for _ in range(2):
+            done = browser.get(undo(browser, said).url)
+            assert english(done, patterns) == []

@@ -1,4 +1,4 @@
-"""What people do to one recurring schedule: confirmed or undone, recorded, only if possible, and only by who may."""
+"""What people do to one recurring schedule: confirmed, recorded, only what is possible, and only by who may."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +17,14 @@ from tests.admin.forms import MAY_NOT_MANAGE, form_to
 from tests.admin.jobs import NOOP, POSTED
 from tests.admin.page_content import text
 from tests.admin.schedule_records import add_schedule, change_record, plant, rewrite, schedules_of, stored
-from tests.admin.steps import confirm, result, undo
+from tests.admin.steps import confirm, result
 from tests.shard_apis import HOUR, ShardApis
 
 NAME = f"morning of {NOOP}"
 
 
 def press(browser: Client, text_id: str, action: str) -> Any:
-    """Press a button on the page of a schedule; return the response, or the confirm page."""
+    """Press a button on the page of a schedule; return the confirm page."""
     response = browser.get(page("recurring_schedule", text_id))
     return form_to(response, "/action/", button=action).post(browser, action=action)
 
@@ -44,13 +44,16 @@ def test_pause_and_resume(browser: Client, stock: ShardApis) -> None:
     plant(stock)
     assert len(waiting_jobs(stock)) == 1
     address = page("recurring_schedule", text_id)
-    pause = form_to(browser.get(address), "/action/", button="pause_schedule")
-    done = pause.post(browser, action="pause_schedule")
+    asked = press(browser, text_id, "pause_schedule")
+    assert f"Pause the schedule {NAME}?" in text(asked)
+    assert f'href="{address}" autofocus' in asked.content.decode()
+    assert not stored(stock, text_id).is_paused
+    done = confirm(browser, asked)
     assert done.url == address
     assert f"Paused the schedule {NAME}." in result(browser, done)
     assert stored(stock, text_id).is_paused
     assert waiting_jobs(stock) == []
-    assert f"The schedule {NAME} was paused already." in result(browser, pause.post(browser, action="pause_schedule"))
+    assert f"The schedule {NAME} was paused already." in result(browser, confirm(browser, asked))
     resume = form_to(browser.get(address), "/action/", button="resume_schedule")
     assert f"Resumed the schedule {NAME}." in result(browser, resume.post(browser, action="resume_schedule"))
     assert not stored(stock, text_id).is_paused
@@ -65,31 +68,12 @@ def test_pause_and_resume(browser: Client, stock: ShardApis) -> None:
 
 @pytest.mark.parametrize("query", [{}, {"prefix": "morn", "n": 25}])
 def test_an_action_of_the_list_leads_back_to_it(query: dict[str, Any], browser: Client, stock: ShardApis) -> None:
-    text_id = add_schedule(stock)
+    add_schedule(stock)
     address = page("recurring", **query)
-    done = form_to(browser.get(address), "/action/", button="pause_schedule").post(browser, action="pause_schedule")
+    asked = form_to(browser.get(address), "/action/", button="pause_schedule").post(browser, action="pause_schedule")
+    done = confirm(browser, asked)
     assert done.url == address
-    said = browser.get(address)
-    assert "Resume morning" in text(said)
-    resumed = undo(browser, said)
-    assert resumed.url == address
-    assert not stored(stock, text_id).is_paused
-    # A deletion is confirmed first.
-    list_query = "" if not query else "prefix=morn&n=25"
-    fields = {"action": "delete_schedule", "schedule": text_id, "list": list_query}
-    asked = browser.get(browser.post(page("action"), fields).url)
-    assert f'href="{address.replace("&", "&amp;")}" autofocus' in asked.content.decode()
-    assert stored(stock, text_id) is not None
-
-
-def test_a_get_shows_what_a_pause_does(browser: Client, stock: ShardApis) -> None:
-    text_id = add_schedule(stock)
-    asked = browser.get(page("action", action="pause_schedule", schedule=text_id))
-    assert f"Pause the schedule {NAME}?" in text(asked)
-    assert f'href="{page("recurring_schedule", text_id)}" autofocus' in asked.content.decode()
-    assert not stored(stock, text_id).is_paused
-    confirm(browser, asked)
-    assert stored(stock, text_id).is_paused
+    assert "Resume morning" in result(browser, done)
 
 
 def test_delete(browser: Client, stock: ShardApis) -> None:
@@ -176,15 +160,15 @@ def test_a_form_that_names_no_schedule_does_nothing(
     assert LogEntry.objects.count() == 0
 
 
-def test_one_that_is_deleted_before_the_change(
+def test_one_that_is_deleted_between_the_confirmation_and_the_change(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text_id = add_schedule(stock)
+    asked = press(browser, text_id, "pause_schedule")
     schedules, found = schedules_of(stock), stored(stock, text_id)
     schedules.delete_schedules([found.id])
     monkeypatch.setattr("django_delayq.store.store.Store.find_schedule", lambda store, text_id: found)
-    response = browser.post(page("action"), {"action": "pause_schedule", "schedule": text_id})
-    assert "It is not there any more. Nothing was done." in result(browser, response)
+    assert "It is not there any more. Nothing was done." in result(browser, confirm(browser, asked))
 
 
 @pytest.mark.parametrize("action", ["pause_schedule", "delete_schedule"])
@@ -193,13 +177,13 @@ def test_a_change_that_redis_interrupts_is_recorded(
 ) -> None:
     text_id = add_schedule(stock)
     plant(stock)
+    asked = press(browser, text_id, action)
 
     def broken(*_: Any) -> None:
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(WaitingJobs, "cancel", broken)
-    fields = {"action": action, "schedule": text_id, "confirmed": "yes"}
-    assert browser.post(page("action"), fields).status_code == 503
+    assert confirm(browser, asked).status_code == 503
     [entry] = LogEntry.objects.all()
     assert entry.object_id == text_id
     # The job that waits is of an earlier version: it does not begin.
@@ -223,7 +207,7 @@ def test_who_may_not_manage_does_nothing(
 
 def test_a_manager_may(visitor: Callable[..., Client], stock: ShardApis) -> None:
     text_id, browser = add_schedule(stock), visitor("manager")
-    press(browser, text_id, "pause_schedule")
+    confirm(browser, press(browser, text_id, "pause_schedule"))
     assert stored(stock, text_id).is_paused
     [entry] = LogEntry.objects.all()
     assert entry.user.username == "manager"
@@ -233,12 +217,13 @@ def test_the_other_site_has_its_own_addresses(browser: Client, stock: ShardApis)
     text_id = add_schedule(stock)
     address = page("recurring_schedule", text_id, site="second")
     form = form_to(browser.get(address), "/action/", button="pause_schedule")
-    assert form.post(browser, action="pause_schedule").url == address
+    done = confirm(browser, form.post(browser, action="pause_schedule"))
+    assert done.url == address
 
 
 def test_a_schedule_of_another_shard_is_changed_there(browser: Client, shards: list[ShardApis]) -> None:
     ids = [add_schedule(apis) for apis in shards]
-    press(browser, ids[2], "pause_schedule")
+    confirm(browser, press(browser, ids[2], "pause_schedule"))
     assert [stored(apis, text_id).is_paused for apis, text_id in zip(shards, ids, strict=True)] == [False, False, True]
     confirm(browser, press(browser, ids[1], "run_schedule"))
     assert [len(waiting_jobs(apis)) for apis in shards] == [0, 1, 0]

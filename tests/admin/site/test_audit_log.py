@@ -13,7 +13,8 @@ from django.test import Client, RequestFactory
 from django_delayq.admin import audit_log
 from django_delayq.admin.lists.filters import url_name
 from tests.admin.conftest import page
-from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
+from tests.admin.forms import form_to
+from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, request_action
 from tests.shard_apis import ShardApis
@@ -115,11 +116,23 @@ def test_a_failing_receiver_changes_nothing(browser: Client, stock: ShardApis) -
     assert LogEntry.objects.count() == 1
 
 
+def test_rows_are_in_the_language_of_the_project(browser: Client, stock: ShardApis) -> None:
+    stock.add(queue="mail")
+    mine = add_dead(stock)
+    browser.post(page("action"), {"action": "pause", "queue": "mail"}, headers={"accept-language": "de"})
+    form = form_to(browser.get(page("failed"), headers={"accept-language": "de"}), "/action/")
+    [row] = [value for name, value in form.boxes if name == "row"]
+    browser.post(page("action"), {**dict(form.fields), "one": row}, headers={"accept-language": "de"})
+    assert state(stock, mine) == "ready"
+    written = LogEntry.objects.order_by("pk")
+    assert [each.change_message for each in written] == ["Paused queue mail", "Retried"]
+
+
 def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     request = RequestFactory().post("/")
     request.user = AnonymousUser()
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        assert audit_log.record(request, "retry", "Retried", job_ids=["a"]) is None
+        assert audit_log.record(request, "retry", lambda: "Retried", job_ids=["a"]) is None
     assert not LogEntry.objects.exists()
     assert "retry by ''" in caplog.text
 

@@ -1,6 +1,6 @@
-"""Journeys: what people come to the pages for, from the overview on, with the clicks that it takes at most.
+"""Journeys: what people come to the pages for, from the overview on, with the most clicks that it may take.
 
-Typing and the Enter key are no clicks; choosing from a menu is one.
+Typing and the Enter key are no clicks; choosing from a menu is one. Who adds a step to a page meets its number here.
 """
 
 from datetime import timedelta

@@ -169,8 +169,8 @@ def requeue(role: ShardApis, every: ShardApis) -> Any:
 
 def undo_requeue(role: ShardApis, every: ShardApis) -> Any:
     letter = dead(every)
-    assert every.operations.requeue(letter.raw_id, died_us=letter.moment_us, delay_us=HOUR)
-    return role.operations.undo_requeue(letter.raw_id, died_us=letter.moment_us)
+    left_us = every.operations.requeue(letter.raw_id, died_us=letter.moment_us, delay_us=HOUR)
+    return role.operations.undo_requeue(letter.raw_id, died_us=letter.moment_us, left_due_us=left_us)
 
 
 def discard(role: ShardApis, every: ShardApis) -> Any:

@@ -154,7 +154,7 @@ class Base(RuleBasedStateMachine):
         else:
             raise ValueError(f"change() does not know the operation {operation!r}")
 
-    def requeue_one(self, raw_id: bytes, died_us: int, delay_us: int = 0) -> None:
+    def requeue_one(self, raw_id: bytes, died_us: int, delay_us: int = 0) -> int | None:
         try:
             expected: int | str | None = self.world.model.requeue(raw_id, died_us, delay_us)
         except KeyTaken:
@@ -164,10 +164,12 @@ class Base(RuleBasedStateMachine):
         except KeyHeld:
             found = "held"
         assert found == expected
+        return found if isinstance(found, int) else None
 
-    def undo_requeue_one(self, raw_id: bytes, died_us: int) -> None:
-        expected = self.world.model.undo_requeue(raw_id, died_us)
-        assert self.world.operations.undo_requeue(raw_id, died_us=died_us) is expected
+    def undo_requeue_one(self, raw_id: bytes, died_us: int, left_due_us: int | None) -> None:
+        expected = self.world.model.undo_requeue(raw_id, died_us, left_due_us)
+        found = self.world.operations.undo_requeue(raw_id, died_us=died_us, left_due_us=left_due_us)
+        assert found is expected
 
     def requeue_batch(
         self, letters: Sequence[tuple[bytes, int]], *, name: bytes, left: int, begun: bool = False

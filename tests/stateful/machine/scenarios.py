@@ -186,14 +186,17 @@ class Scenarios(Tenants):
         if letter is None or letter.place is not Place.DEAD:
             return
         died_us = letter.score
-        self.requeue_one(dead, died_us, delay_us)
+        left_due_us = self.requeue_one(dead, died_us, delay_us)
         self.check()
         if begins:
             worker.exchange(9)
             worker.exchange(0, endings=[ending] * len(worker.held))
-        self.undo_requeue_one(dead, died_us)
+            if letter.place is Place.DEAD:
+                # Another person requeues it.
+                self.requeue_one(dead, letter.score)
+        self.undo_requeue_one(dead, died_us, left_due_us)
         self.check()
-        self.undo_requeue_one(dead, died_us)
+        self.undo_requeue_one(dead, died_us, left_due_us)
 
     @rule(what=st.sampled_from(["requeue", "discard"]))
     def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:

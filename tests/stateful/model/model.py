@@ -148,13 +148,18 @@ class Model(Enqueueing, Claiming):
         self._follow()
         return job.due_us
 
-    def undo_requeue(self, raw_id: bytes, died_us: int) -> bool:
-        """Make a revived job that has not begun since the dead letter again that it was."""
+    def undo_requeue(self, raw_id: bytes, died_us: int, left_due_us: int | None) -> bool:
+        """Make a revived job that has not begun since a dead letter again."""
         job = self.jobs.get(raw_id)
         history = AttemptHistory.unpack(job.record).history if job else ()
-        if job is None or not job.waits or not history or job.record != AttemptHistory(history=history).pack():
+        if job is None or not job.waits or left_due_us is None:
             return False
-        job.ended = len(history)
+        # A rank is in ms.
+        if job.score != (left_due_us if job.place is Place.SCHEDULED else self.rank(job, left_due_us)):
+            return False
+        if not history or job.record != AttemptHistory(history=history).pack():
+            return False
+        job.ended = min(len(history), job.max_attempts)
         job.record = AttemptHistory(ended=job.ended, history=history).pack()
         job.place, job.score, job.holds_key, job.waiting_for, job.let_in = Place.DEAD, died_us, False, None, None
         self._record_runs()

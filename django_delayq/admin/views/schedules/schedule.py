@@ -100,7 +100,7 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
             crumb_url=page.url("recurring"),
         )
     if reveal:
-        audit_log.record(page.request, "reveal", _("Revealed hidden values"), object_id=text_id)
+        audit_log.record(page.request, "reveal", lambda: _("Revealed hidden values"), object_id=text_id)
     detail = ScheduleDetail(page, stored, reveal=reveal, whole="all" in page.request.GET)
     own_url = page.url("recurring_schedule", text_id)
     return page.render(
