@@ -260,6 +260,6 @@ def test_a_dead_letter_whose_key_belongs_to_another_shard_is_retried_there(
     died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
     operations, retry = one_by_one(), BULK_ACTIONS["retry"]
-    results = [*retry.apply(operations, [Target(each.raw_id, 0, each.moment_us) for each in died if each], {})]
-    assert results == [ActionResult.DONE] * 8
+    changes = retry.apply(operations, [Target(each.raw_id, 0, each.moment_us) for each in died if each], {})
+    assert [each.result for each in changes] == [ActionResult.DONE] * 8
     assert 0 < get_store().lookup(1).page(State.READY, queues=["default"]).total < 8
