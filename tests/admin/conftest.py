@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from django_delayq.clock import ServerClock
 from django_delayq.task import registry
+from tests.admin.jobs import add, add_dead, claim
 from tests.sample_app.tasks import catch_all, noop
 from tests.shard_apis import ShardApis
 
@@ -102,3 +103,13 @@ def few_tasks() -> Iterator[None]:
     """Hide the tasks that other tests have registered, whose names are on the pages."""
     with registry.override({task.name: task for task in (noop, catch_all)}):
         yield
+
+
+@pytest.fixture
+def jobs(stock: ShardApis) -> dict[str, str]:
+    """A job in each state, by the list that shows it, and one in two lists that stays there."""
+    add(stock, 2)
+    add_dead(stock, 2)
+    ready, running = add(stock, delay=None, queue="mail"), add(stock, delay=None)
+    claim(stock, running)
+    return {"scheduled": add(stock, 1), "ready": ready, "running": running, "failed": add_dead(stock, 1)}

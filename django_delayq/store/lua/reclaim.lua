@@ -7,9 +7,9 @@
 --   scheduled, ready, notify, recovered and parked of each queue of the batch.
 -- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
 --   marked as spared applies to an unconfirmed claim only), queue number, delay (µs; 0 = ready at its old rank, or
---   scheduled for its due time if that is still ahead); of a dead letter: lease, attempts record, 0, its error group and
---   the label of that; of a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1, and how
---   long the result is kept (ms).
+--   scheduled for its due time if that is still ahead); of a dead letter: lease, attempts record, 0, its error group
+--   followed by the group's label; of a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1,
+--   and for how long the result is kept (ms).
 -- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, asked to stop since it was judged, or
 --   reclaimed by another dispatcher.
 -- Cost: O(log n) a job.

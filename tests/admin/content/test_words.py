@@ -9,10 +9,8 @@ from django.test import Client
 
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from tests.admin.conftest import page
-from tests.admin.jobs import add, add_dead, claim
 from tests.admin.page_content import PAGES, words
 from tests.admin.steps import confirm, request_action
-from tests.shard_apis import ShardApis
 
 pytestmark = pytest.mark.usefixtures("few_tasks")
 
@@ -24,16 +22,6 @@ _FORMER = re.compile(
     re.IGNORECASE,
 )
 _STATES = ("scheduled", "ready", "running", "failed")
-
-
-@pytest.fixture
-def jobs(stock: ShardApis) -> dict[str, str]:
-    """A job in each state, by the list that shows it, and one in two lists that stays there."""
-    add(stock, 2)
-    add_dead(stock, 2)
-    ready, running = add(stock, delay=None, queue="mail"), add(stock, delay=None)
-    claim(stock, running)
-    return {"scheduled": add(stock, 1), "ready": ready, "running": running, "failed": add_dead(stock, 1)}
 
 
 def addresses(jobs: dict[str, str]) -> Iterator[str]:

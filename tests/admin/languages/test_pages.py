@@ -11,11 +11,9 @@ from django.test import Client
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.jobs import add, add_dead, claim
 from tests.admin.languages.catalogs import LANGUAGES, extracted, read
 from tests.admin.page_content import PAGES
 from tests.admin.steps import confirm, request_action, undo
-from tests.shard_apis import ShardApis
 
 pytestmark = pytest.mark.usefixtures("few_tasks")
 
@@ -68,16 +66,6 @@ def addresses(jobs: dict[str, str]) -> Iterator[tuple[str, int]]:
     yield page("job_detail", "0123456789abcdef01234567-0"), 404
     yield page("recurring_schedule", "x"), 404
     yield page("action"), 405
-
-
-@pytest.fixture
-def jobs(stock: ShardApis) -> dict[str, str]:
-    """A job in each state."""
-    add(stock, 2)
-    add_dead(stock, 2)
-    ready, running = add(stock, delay=None, queue="mail"), add(stock, delay=None)
-    claim(stock, running)
-    return {"scheduled": add(stock, 1), "ready": ready, "running": running, "failed": add_dead(stock, 1)}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
