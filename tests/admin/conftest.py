@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.test import Client
 from django.urls import reverse
+from django.utils import translation
 
 from django_delayq.clock import ServerClock
 from django_delayq.task import registry
@@ -30,9 +31,12 @@ SITES = ("admin", "second")
 
 
 @pytest.fixture(autouse=True)
-def _project(db: None, delayq_settings: Any, bounds: Callable[..., None]) -> None:
+def _project(db: None, delayq_settings: Any, bounds: Callable[..., None]) -> Iterator[None]:
     """Give every test a database, an empty Redis, and scans of lists that no slow moment of the machine ends."""
     bounds()
+    yield
+    # LocaleMiddleware leaves the language of the last request active in the thread.
+    translation.deactivate()
 
 
 @pytest.fixture
