@@ -20,9 +20,12 @@ def count_by_hour(
     high = from_us + hours * HOUR_US
     if end_us is not None:
         high = max(low, min(high, end_us + 1))
-    edges = [min(max(from_us + number * HOUR_US, low), high) for number in range(hours + 1)]
+
+    def edge(number: int) -> int:
+        return min(max(from_us + number * HOUR_US, low), high)
+
     if isinstance(rule, Every):
-        before = [_count_before(rule, edge) for edge in edges]
+        before = [_count_before(rule, edge(number)) for number in range(hours + 1)]
         return [after - count for count, after in zip(before, before[1:], strict=False)]
     firsts, distances = rule.once_an_hour() if isinstance(rule, Cron) else (rule, [0])
     counts = [0] * hours
@@ -31,7 +34,7 @@ def count_by_hour(
         at = (first - from_us) // HOUR_US
         for number in (at, at + 1):
             if 0 <= number < hours:
-                until, start = edges[number + 1] - first, edges[number] - first
+                until, start = edge(number + 1) - first, edge(number) - first
                 counts[number] += bisect_left(distances, until) - bisect_left(distances, start)
     return counts
 

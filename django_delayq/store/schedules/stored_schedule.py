@@ -16,6 +16,8 @@ from django_delayq.store.shard import Shard
 #: Flags of a record.
 PAUSED, DECLARED, UNREADABLE = 1, 2, 4
 _NO_JOB = bytes(12)
+#: By the number that is stored.
+_RUN_OUTCOMES = {outcome.value: outcome for outcome in RunOutcome}
 _TEXT_ID = re.compile(r"([0-9a-f]{16})-(0|[1-9][0-9]{0,3})")
 
 
@@ -122,8 +124,7 @@ class StoredSchedule:
     @property
     def runs(self) -> list[Run]:
         """What became of its last 20 jobs, the latest first; those of later releases are left out."""
-        known = {outcome.value: outcome for outcome in RunOutcome}
-        return [Run(known[number], took_ms) for number, took_ms in self.record.runs if number in known]
+        return [Run(_RUN_OUTCOMES[number], took_ms) for number, took_ms in self.record.runs if number in _RUN_OUTCOMES]
 
 
 def from_text_id(text: str) -> tuple[bytes, int] | None:

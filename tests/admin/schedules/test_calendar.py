@@ -129,6 +129,19 @@ def test_many_schedules_are_a_sample(browser: Client, stock: ShardApis, bounds: 
     assert by_task(response) == [[NOOP, f"{40 * 167:,}", "2.0 s", "4 h"]]
 
 
+def test_a_thousand_schedules_are_looked_at_and_more_of_them_on_request(browser: Client, stock: ShardApis) -> None:
+    for number in range(1_300):
+        add_schedule(stock, f"name {number}")
+    response = browser.get(page("recurring_calendar", show="time"))
+    found = re.search(r"An estimate\. ([\d,]+) of 1,300 schedules were looked at", text(response))
+    assert found and 1_000 <= int(found[1].replace(",", "")) < 1_300
+    more = link(response, "Look at up to 10,000")
+    assert more == page("recurring_calendar", show="time", read="most")
+    response = browser.get(more)
+    assert "An estimate." not in text(response) and f"{1_300 * 167:,} jobs in the coming week" in text(response)
+    assert link(response, "Jobs") == page("recurring_calendar", read="most")
+
+
 def test_schedules_of_all_shards_count(browser: Client, shards: list[ShardApis]) -> None:
     for apis in shards:
         add_schedule(apis)

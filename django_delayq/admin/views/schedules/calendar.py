@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin.lists.filters import url_name
 from django_delayq.admin.page import PageContext, PageResponse
-from django_delayq.admin.views.schedules.load import HOURS, Load, WeekLoad, week_load
+from django_delayq.admin.views.schedules.load import HOURS, MOST, SAMPLE, Load, WeekLoad, week_load
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text, grouped, zoned
@@ -64,10 +64,11 @@ def show(page: PageContext) -> PageResponse:
     # Hours begin as on the reader's clock.
     local = zoned(page.now_us, page.timezone)
     first_us = page.now_us - (local.minute * 60 + local.second) * SECOND_US - local.microsecond
-    week = week_load(page, first_us)
+    read = "most" if page.request.GET.get("read") == "most" else ""
+    week = week_load(page, first_us, most=MOST if read else SAMPLE)
     size: Callable[[Load], float] = (lambda load: load.run_us) if by_run_time else (lambda load: load.jobs)
     fullest = max(range(HOURS), key=lambda number: size(week.hours[number]))
-    address = page.url("recurring_calendar")
+    by_jobs, by_time = page.url("recurring_calendar", read=read), page.url("recurring_calendar", show="time", read=read)
     return page.render(
         "calendar.html",
         tab="recurring",
@@ -82,7 +83,9 @@ def show(page: PageContext) -> PageResponse:
         fullest_us=first_us + fullest * HOUR_US,
         tasks=_tasks(week),
         more_tasks=max(0, len(week.tasks) - _TASKS),
-        views=[(_("Jobs"), address, not by_run_time), (_("Run time"), f"{address}?show=time", by_run_time)],
+        views=[(_("Jobs"), by_jobs, not by_run_time), (_("Run time"), by_time, by_run_time)],
+        most=MOST,
+        most_url="" if read else page.url("recurring_calendar", show="time" if by_run_time else "", read="most"),
         zone=str(page.timezone),
     )
 

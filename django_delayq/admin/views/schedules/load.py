@@ -20,8 +20,8 @@ from django_delayq.store.schedules.schedules import ScheduleBatch
 from django_delayq.store.schedules.stored_schedule import ScheduleState, StoredSchedule
 
 HOURS = 7 * 24
-#: Most schedules that are read, and how many in a round trip. The time for it is that for counting jobs.
-_READ, _BATCH = 10_000, 1_000
+#: Most schedules that are read, and most if a person asks for more. The time for it is that for counting jobs.
+SAMPLE, MOST = 1_000, 10_000
 #: A schedule's rule, start and end: those with equal ones have equal occurrences.
 _Occurrences = tuple[str, int | None, int | None]
 
@@ -84,10 +84,10 @@ class _Group:
     mean_us: float = 0
 
 
-def week_load(page: PageContext, first_us: int) -> WeekLoad:
+def week_load(page: PageContext, first_us: int, *, most: int) -> WeekLoad:
     """Return the load of the hours from `first_us` on (µs since the epoch), without what has passed.
 
-    A round trip for each thousand schedules, up to 10,000 of them; each rule is computed once.
+    It reads up to `most` schedules, in a round trip for each thousand; each rule is computed once.
     """
     week, until = WeekLoad(total=page.snapshot.schedules), monotonic() + runtime.current().bounds.count_seconds
     groups = defaultdict[_Occurrences, dict[str, _Group]](lambda: defaultdict(_Group))
@@ -108,7 +108,7 @@ def week_load(page: PageContext, first_us: int) -> WeekLoad:
                     group.mean_us += mean_us
             if monotonic() > until:
                 break
-        if week.looked_at >= _READ or monotonic() > until:
+        if week.looked_at >= most or monotonic() > until:
             break
     week.total = max(week.total, week.looked_at)
     # Redis keeps schedules in no order, so that the first ones are a fair sample of all.
@@ -124,7 +124,7 @@ def _batches(page: PageContext) -> Iterator[ScheduleBatch]:
 
 
 def _read_batch(page: PageContext, cursors: Mapping[int, int], shard: int) -> Reading[ScheduleBatch]:
-    return page.store.schedules(shard).read_batch(cursors[shard], count=max(1, _BATCH // len(cursors)))
+    return page.store.schedules(shard).read_batch(cursors[shard], count=max(1, SAMPLE // len(cursors)))
 
 
 def _plants(stored: StoredSchedule, week: WeekLoad, now_us: int) -> Schedule | None:
