@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -128,8 +128,12 @@ class PageContext:
 
     @cached_property
     def fields(self) -> Mapping[str, str]:
-        """The fields of the posted form, or of the address: both may say what to do. The last value of each counts."""
-        return (self.request.POST if self.request.method == "POST" else self.request.GET).dict()
+        """The fields of the posted form, or of the address: both may say what to do. The last value of each counts.
+
+        The button of a row has further ones in its value, as a query string: see the tag `row_button`.
+        """
+        fields = (self.request.POST if self.request.method == "POST" else self.request.GET).dict()
+        return fields | QueryDict(fields.pop("of_row", "")).dict()
 
     @cached_property
     def reads(self) -> ShardReads:

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from django.http import QueryDict
 from django.test import Client
 
 #: The users who may not change anything, and whether the admin is read-only.
@@ -26,11 +27,16 @@ class Form:
     #: Whether it belongs to a message, and undoes what that is about.
     is_undo: bool = False
     buttons: list[tuple[str, str]] = field(default_factory=list)
+    #: If it is the form of a row: what the button of each action posts, in which the other fields are.
+    row_values: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def post(self, browser: Client, *more: tuple[str, str], **fields: Any) -> Any:
         """Post it with other values, checked boxes and a pressed button; return the response, or the confirm page."""
         data: dict[str, list[str]] = {}
-        for name, value in [*self.fields, *more]:
+        if self.row_values:
+            assert not more, "a row has no boxes"
+            more = tuple(self.row_values[fields.pop("action")])
+        for name, value in [*(() if self.row_values else self.fields), *more]:
             data.setdefault(name, []).append(value)
         response = browser.post(self.action, {**data, **fields})
         asks = response.status_code == 302 and response.url.split("?")[0].endswith("/action/")
@@ -46,6 +52,8 @@ class _Reader(HTMLParser):
         super().__init__()
         self.forms: list[Form] = []
         self._open: Form | None = None
+        #: The form of the buttons of all rows.
+        self._row_form = Form("", "")
         self._select = self._area = ""
         self._text: list[str] = []
 
@@ -55,7 +63,12 @@ class _Reader(HTMLParser):
             assert self._open is None, "a form within a form"
             self._open = Form(given.get("action", ""), given.get("method", "get").lower())
             self._open.is_undo = given.get("class") == "delayq-undo"
-            self.forms.append(self._open)
+            if given.get("id") == "delayq-row":
+                self._row_form = self._open
+            else:
+                self.forms.append(self._open)
+        if tag == "button" and given.get("form") == "delayq-row":
+            self._add_row_button(given["value"])
         if self._open is None:
             return
         name, value = given.get("name", ""), given.get("value", "")
@@ -72,6 +85,17 @@ class _Reader(HTMLParser):
                 self._open.fields.append((self._select, value))
         elif tag == "textarea":
             self._area, self._text = name, []
+
+    def _add_row_button(self, value: str) -> None:
+        """Add the button to the form of its row. (Here each row has one.)"""
+        given = QueryDict(value).dict()
+        action = given.pop("action")
+        shown = Form(self._row_form.action, self._row_form.method, [*self._row_form.fields, *given.items()])
+        row = next((each for each in self.forms if each.row_values and each.fields == shown.fields), shown)
+        if row is shown:
+            self.forms.append(row)
+        row.buttons.append(("action", action))
+        row.row_values[action] = [*self._row_form.fields, ("of_row", value)]
 
     def handle_data(self, data: str) -> None:
         if self._area:

@@ -64,11 +64,13 @@ def words(html: str) -> str:
 def rows(browser: Client, name: str = "queues", *args: object) -> dict[str, list[str]]:
     """Return the rows of the page's table: first cell -> the others, as text."""
     html = browser.get(page(name, *args)).content.decode().replace("<wbr>", "")
+    # A button counts as its accessible name.
+    html = re.sub(r'<button [^>]*aria-label="([^"]*)"[^>]*>[^<]*', r"\1", html)
     body = html.split("<tbody>")[1].split("</tbody>")[0]
     cells = [
         [
             " ".join(unescape(re.sub(r"<[^>]*>", " ", cell)).split())
-            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+            for cell in re.findall(r"<t[hd].*?(?=<t[hd]|</tr>)", row, re.DOTALL)
         ]
         for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
     ]

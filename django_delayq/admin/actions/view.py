@@ -68,7 +68,7 @@ def show(page: PageContext) -> HttpResponse:
 def _of_tenant(page: PageContext) -> ActionRequest | None:
     """Return the request of a form on the page of a queue's tenants; None if it is another form, or names nobody."""
     queue, tenant = toggles.posted_name(page, "queue"), toggles.posted_name(page, "tenant")
-    if page.request.POST.get("action") != "cancel_tenant" or not (queue and tenant):
+    if page.fields.get("action") != "cancel_tenant" or not (queue and tenant):
         return None
     return ActionRequest.of_tenant(queue, tenant, now_us=page.now_us)
 

@@ -54,11 +54,11 @@ def test_what_a_row_says(browser: Client, stock: ShardApis) -> None:
         f"morning {NOOP}": [
             "0 9 * * mon-fri Asia/Tokyo",
             "waiting",
-            "in 14 h 2027-01-05 01:00:00",
+            "in 14 h",
             "done 1.2 s 3 min ago",
             "Pause morning",
         ],
-        f"often {NOOP}": ["every 5 min", "waiting", "in 5 min 10:35:00", "–", "Pause often"],
+        f"often {NOOP}": ["every 5 min", "waiting", "in 5 min", "–", "Pause often"],
     }
 
 
@@ -91,7 +91,7 @@ def test_a_job_that_no_worker_takes_is_shown_as_late(browser: Client, stock: Sha
     plant(stock)
     stock.clock.advance(2 * HOUR)
     [cells] = rows(browser, "recurring").values()
-    assert re.match(r"90 min ago 11:00:[0-5][0-9]", cells[2])
+    assert cells[2] == "90 min ago"
 
 
 def test_one_that_has_no_further_occurrence_has_ended(browser: Client, stock: ShardApis) -> None:
