@@ -150,17 +150,18 @@ class PageContext:
         """The error groups that have failed jobs, by their digests; one round trip."""
         return joined(self.reads.read(lambda shard: self.store.error_groups(shard).read_counts()).values())
 
-    def load_snapshot(self, **options: Any) -> Snapshot:
-        """Read the snapshot with `options` of `DashboardQueries.snapshot()`; call it before `snapshot` is read."""
-        self.load_snapshots(**options)
-        return self.snapshot
+    @cached_property
+    def snapshots(self) -> Mapping[int, Snapshot]:
+        """The snapshot of each shard that answers; one round trip."""
+        self.load_snapshot()
+        return self.snapshots
 
-    def load_snapshots(self, **options: Any) -> dict[int, Snapshot]:
-        """Read the snapshot as `load_snapshot()` does; return that of each shard that answers."""
+    def load_snapshot(self, **options: Any) -> Snapshot:
+        """Read the snapshots with `options` of `DashboardQueries.snapshot()`; call it before one is read, or again."""
         found = self.store.snapshots(reads=self.reads, **options)
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__.update(snapshot=combined(list(found.values())), server_us=time_ns() // 1_000)
-        return found
+        self.__dict__.update(snapshots=found, snapshot=combined(list(found.values())), server_us=time_ns() // 1_000)
+        return self.snapshot
 
     @property
     def answering(self) -> list[int]:

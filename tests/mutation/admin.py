@@ -254,8 +254,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a tenant is paused in the first shard alone",
         "admin/actions/toggles.py",
-        "if is_paused_already else page.answering:",
-        "if is_paused_already else page.answering[:1]:",
+        "for shard in page.answering if shard not in untouched",
+        "for shard in page.answering[:1] if shard not in untouched",
     ): (TENANT_TOGGLES,),
     at(
         "the admin pauses tenants of a queue that is not fair",

@@ -108,7 +108,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a postponed job overwrites a body that changed",
         "store/lua/reschedule.lua",
-        "  if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0 end\n",
+        "  if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0, 0, '' end\n",
         "",
     ): (RESCHEDULE,),
     at(

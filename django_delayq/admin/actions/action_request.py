@@ -4,6 +4,7 @@ All of it travels in the forms, signed, so that any process can continue. The se
 and the last form of an action that has not ended: see session.py.
 """
 
+import re
 from dataclasses import asdict, dataclass, field, replace
 from secrets import token_hex
 from typing import Any, Self
@@ -21,6 +22,8 @@ _SALT = "django_delayq.admin.action_request"
 _MAX_AGE = 3_600
 #: Rows of the largest page.
 _MAX_ROWS = 250
+#: The counts of a job's attempts.
+_COUNTS = re.compile(r"(?:[0-9a-f]{2}){0,3}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,11 +82,12 @@ class ActionRequest:
             or action.name == "cancel_tenant"
         ):
             return None
-        left_us = post.get("left_us", "")
-        if action.is_undo and not (left_us.isdecimal() and len(left_us) <= 16):
+        left_us, left_counts = post.get("left_us", ""), post.get("left_counts", "")
+        if action.is_undo and not (left_us.isdecimal() and len(left_us) <= 16 and _COUNTS.fullmatch(left_counts)):
             return None
         tokens = post.getlist("one") or post.getlist("row")
-        rows = list(dict.fromkeys(token for token in tokens if Target.read(token)))[:_MAX_ROWS]
+        # A job counts once, whichever moments its tokens have.
+        rows = list({target[:2]: token for token in tokens if (target := Target.read(token))}.values())[:_MAX_ROWS]
         if action.name == "cancel_all" or ("all" in post and action.in_menu and "one" not in post):
             rows = []
         elif not rows or (action.is_undo and len(rows) > 1):
@@ -105,7 +109,7 @@ class ActionRequest:
             rows=rows,
             count=len(rows),
             counted=bool(rows),
-            parameters={"left_us": int(left_us)} if action.is_undo else {},
+            parameters={"left_us": int(left_us), "left_counts": left_counts} if action.is_undo else {},
             job_id=job_id,
         )
 

@@ -109,9 +109,14 @@ def _jobs(targets: Sequence[Target], **times: Any) -> Sequence[BatchJob]:
 
 
 def _set_back(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
-    # A target has the time that the person saw.
-    jobs = [BatchJob(raw_id=each.raw_id, due_us=each.moment_us, left_due_us=parameters["left_us"]) for each in targets]
-    return operations.waiting_jobs.reschedule(jobs)
+    # The form of an undo has the time that the job had.
+    left_us, counts = parameters["left_us"], bytes.fromhex(parameters["left_counts"])
+    return operations.waiting_jobs.reschedule(
+        [
+            BatchJob(raw_id=each.raw_id, due_us=each.moment_us, left_due_us=left_us, left_counts=counts)
+            for each in targets
+        ]
+    )
 
 
 def _undo_retry(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:

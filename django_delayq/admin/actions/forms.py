@@ -160,13 +160,16 @@ class PauseForm(ActionForm):
 
     has_times = True
     until = moment_field(_("Until (leave it empty to pause until somebody resumes it)"))
+    #: In µs: an undo gives the end of a pause back.
+    until_us = forms.IntegerField(required=False, min_value=0, max_value=LATEST_US, widget=forms.HiddenInput)
 
     def clean(self) -> dict[str, Any]:
         """Require a moment that is still to come, if there is one; it becomes `until_us`."""
         cleaned = super().clean() or {}
-        if self.errors or cleaned["until"] is None:
+        if self.errors or not (cleaned["until"] or cleaned["until_us"]):
             return {}
-        if (until_us := min(moment_us(aware(cleaned["until"])), LATEST_US)) <= self.now_us:
+        until_us = cleaned["until_us"] or min(moment_us(aware(cleaned["until"])), LATEST_US)
+        if until_us <= self.now_us:
             self.add_error("until", _("until must be later than now; to end a pause, resume the queue."))
         return {"until_us": until_us}
 

@@ -5,6 +5,7 @@ Without sessions, or with signed cookies, the forms alone carry an action.
 
 from typing import Any, NamedTuple
 
+from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
 
 from django_delayq.admin.actions.action_request import ActionRequest
@@ -85,4 +86,9 @@ def _save(session: Any, action_request: ActionRequest, *, next_step: int) -> Non
     # An older form may be the later one to come here.
     next_step = max(next_step, steps.pop(action_request.nonce, 0))
     session[_STEPS] = dict([*steps.items(), (action_request.nonce, next_step)][-_REQUESTS_KEPT:])
-    session.save()
+    # The person may have logged out meanwhile: what was done is said all the same.
+    try:
+        session.save()
+    except UpdateError:
+        # Nor does the middleware store it.
+        session.modified = False

@@ -6,6 +6,7 @@ A POST does it at once, because it can be undone. A GET shows what it does, with
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.contrib import messages
@@ -19,11 +20,12 @@ from django_delayq.admin.actions.messages import parameters_text, with_undo
 from django_delayq.admin.lists.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
-from django_delayq.exceptions import StoreUnavailable
+from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.store.digests import tenant_digest
 from django_delayq.store.operations.operations import Operations
 from django_delayq.store.queries.snapshot import Pause
 from django_delayq.task import registry
-from django_delayq.templatetags.delayq import sentence, zoned
+from django_delayq.templatetags.delayq import sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +156,10 @@ class Subject(NamedTuple):
     fields: Mapping[str, str]
     #: The page that lists it.
     url: str
-    #: The pause of a queue, if it is paused.
-    paused: Pause | None = None
+    #: What toggles change, as text: who paused it, and when; empty if it is not paused, or quiet.
+    state: str
+    #: The shards in which a queue is paused, each with its pause.
+    pauses: Mapping[int, Pause] = MappingProxyType({})
 
 
 def show(page: PageContext) -> HttpResponse:
@@ -166,6 +170,10 @@ def show(page: PageContext) -> HttpResponse:
     if isinstance(subject, str):
         messages.warning(page.request, subject)
         return HttpResponseRedirect(page.url(toggle.tab))
+    if page.fields.get("left", subject.state) != subject.state:
+        # An undo is about what its person changed.
+        messages.warning(page.request, sentence(gettext("It has changed since: nothing was undone")))
+        return HttpResponseRedirect(subject.url)
     form = toggle.form_class(page.request.POST if is_posted else None, page=page)
     if not form.is_valid():
         return page.render(
@@ -183,9 +191,9 @@ def show(page: PageContext) -> HttpResponse:
         ).render()
     by, changed, display_name = page.request.user.get_username(), False, subject.display_name
     # The button alone must not remove the end of a pause: the form has a field for it.
-    is_paused_already = name == "pause" and subject.paused is not None and "until" not in page.fields
+    untouched = subject.pauses if name == "pause" and not {"until", "until_us"} & page.fields.keys() else ()
     try:
-        for shard in () if is_paused_already else page.answering:
+        for shard in [shard for shard in page.answering if shard not in untouched]:
             changed |= _apply(page, toggle, shard, subject.value, by, form.cleaned_data)
     finally:
         # Also if Redis fails at a later shard: the change of the first ones is recorded.
@@ -194,14 +202,28 @@ def show(page: PageContext) -> HttpResponse:
     result = _done(toggle, display_name, form, page.timezone) if changed else toggle.unchanged_text % display_name
     level = messages.SUCCESS if changed and not page.missing else messages.WARNING
     text = " ".join([sentence(result), *page.left_alone(again=True)])
-    undo = {"action": toggle.opposite, **subject.fields}
-    if name == "resume" and subject.paused and subject.paused.until_us:
-        undo["until"] = f"{zoned(subject.paused.until_us, page.timezone):%Y-%m-%dT%H:%M:%S}"
-    if not changed or (name == "pause" and subject.paused):
-        # No press restores the former end of a pause.
-        undo = {}
-    messages.add_message(page.request, level, with_undo(page, text, undo))
+    messages.add_message(
+        page.request, level, with_undo(page, text, _undo_fields(page, toggle, subject) if changed else {})
+    )
     return HttpResponseRedirect(subject.url)
+
+
+def _undo_fields(page: PageContext, toggle: Toggle, subject: Subject) -> dict[str, str]:
+    """Return the fields of the form that undoes a change; empty if nothing does."""
+    if toggle.opposite == "resume" and subject.pauses:
+        # No press restores the former end of a pause.
+        return {}
+    try:
+        page.load_snapshot()
+        now = _SUBJECTS[toggle.subject](page)
+    except StoreError:
+        # The change is done; it is not undone by a button that cannot know what it would undo.
+        return {}
+    if isinstance(now, str):
+        return {}
+    fields = {"action": toggle.opposite, **subject.fields, "left": now.state}
+    ends = [pause.until_us for pause in subject.pauses.values() if pause.until_us]
+    return fields | {"until_us": str(ends[0])} if toggle.opposite == "pause" and ends else fields
 
 
 def _apply(page: PageContext, toggle: Toggle, shard: int, value: Any, by: str, parameters: Mapping[str, Any]) -> bool:
@@ -225,8 +247,10 @@ def _queue(page: PageContext) -> Subject | str:
     queue = posted_name(page, "queue")
     if queue not in page.snapshot.queues:
         return _gone()
-    paused = page.snapshot.queues[queue].paused
-    return Subject(queue, printable(queue), {"queue": url_name(queue)}, page.url("queues"), paused)
+    states = {shard: found.queues[queue] for shard, found in page.snapshots.items() if queue in found.queues}
+    pauses = {shard: state.paused for shard, state in states.items() if state.paused}
+    fields, state = {"queue": url_name(queue)}, _pause_text(page.snapshot.queues[queue].paused)
+    return Subject(queue, printable(queue), fields, page.url("queues"), state, pauses)
 
 
 def _tenant(page: PageContext) -> Subject | str:
@@ -237,11 +261,14 @@ def _tenant(page: PageContext) -> Subject | str:
     if not page.store.config.tasks.options_of(queue).fair:
         text = gettext("Queue %s is not fair, so none of its tenants can be paused. Nothing was done.")
         return text % printable(queue)
+    digest = tenant_digest(tenant)
+    found = page.reads.read(lambda shard: page.store.tenants(shard).read_tenant(queue, digest)).values()
     return Subject(
         (queue, tenant),
         gettext("%(tenant)s of queue %(queue)s") % {"tenant": printable(tenant), "queue": printable(queue)},
         {"queue": url_name(queue), "tenant": url_name(tenant)},
         page.url("queue_tenants", queue),
+        _pause_text(next((each.paused for each in found if each.paused), None)),
     )
 
 
@@ -252,8 +279,9 @@ def _task(page: PageContext) -> Subject | str:
         return _gone()
     # Back to the page that the person came from.
     tab = "limits" if page.fields.get("tab") == "limits" else "tasks"
-    names = registry.names_of(task)
-    return Subject(names, printable(names[0]), {"task": url_name(task), "tab": tab}, page.url(tab))
+    names, paused = registry.names_of(task), page.snapshot.paused_tasks
+    state = _pause_text(next((paused[name] for name in names if name in paused), None))
+    return Subject(names, printable(names[0]), {"task": url_name(task), "tab": tab}, page.url(tab), state)
 
 
 def _worker(page: PageContext) -> Subject | str:
@@ -261,8 +289,13 @@ def _worker(page: PageContext) -> Subject | str:
     text = page.fields.get("worker", "")
     for process in page.snapshot.processes:
         if process.kind == "worker" and process.code.hex() == text:
-            return Subject(process.code, printable(process.name or text), {"worker": text}, page.url("processes"))
+            state, url = "quiet" if process.asked_quiet else "", page.url("processes")
+            return Subject(process.code, printable(process.name or text), {"worker": text}, url, state)
     return _gone()
+
+
+def _pause_text(pause: Pause | None) -> str:
+    return f"{pause.at_us} {pause.until_us or ''}".strip() if pause else ""
 
 
 _SUBJECTS: Mapping[str, Callable[[PageContext], Subject | str]] = {

@@ -157,6 +157,11 @@ def _undo_fields(action_request: ActionRequest, changed: list[tuple[Target, Effe
     [(target, effect)] = changed
     if action_request.list_name not in BULK_ACTIONS[action.undo].job_lists or effect.due_us is None:
         return {}
+    if action.undo == "set_back":
+        if effect.former_due_us is None:
+            return {}
+        # Somebody may have given it another time since the person saw the list.
+        target = target._replace(moment_us=effect.former_due_us)
     # A retry may have brought it to another shard.
     text_id = to_text(target.raw_id, target.shard if effect.shard is None else effect.shard)
     return {
@@ -166,6 +171,7 @@ def _undo_fields(action_request: ActionRequest, changed: list[tuple[Target, Effe
         "page": action_request.page_query,
         "row": f"{text_id}.{target.moment_us}",
         "left_us": str(effect.due_us),
+        "left_counts": effect.counts.hex(),
         "seen_us": str(action_request.seen_us),
         "job": action_request.job_id,
     }
@@ -256,7 +262,8 @@ def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm)
         destructive=action.destructive,
         form=form,
         queues=[printable(name) for name in page.snapshot.queues] if action.name == "move" else (),
-        fields={"signed_request": action_request.sign(page.request)},
+        # Not signed anew: a page that is opened again and again would never be too old.
+        fields={"signed_request": page.fields.get("signed_request") or action_request.sign(page.request)},
         cancel_url=_return_url(page, action_request),
         export_url=export_url,
         zone=str(page.timezone),

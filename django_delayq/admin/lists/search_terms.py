@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from typing import Any, Self
 
 from django.utils.translation import gettext as _
@@ -17,7 +18,7 @@ from django_delayq.admin.lists.filters import (
     read_moment,
     url_name,
 )
-from django_delayq.clock import DAY_US, SECOND_US
+from django_delayq.clock import SECOND_US
 from django_delayq.display.text import read_span
 
 #: Terms with a name. They are the same in every language, so that addresses and notes of a team can name them.
@@ -115,7 +116,8 @@ def _within(job_filter: Filter, text: str, *, now_us: int, ahead: bool) -> Filte
             return replace(changed, from_us=_moment(text), to_us=_moment(text, ends=True))
         if text[:1].isdecimal() and text[-1:].isalpha() and "T" not in text:
             span_us = int(read_span(text).total_seconds() * SECOND_US)
-            return replace(changed, to_us=now_us + span_us) if ahead else replace(changed, from_us=now_us - span_us)
+            end_us = read_moment(str(now_us + span_us if ahead else now_us - span_us))
+            return replace(changed, to_us=end_us) if ahead else replace(changed, from_us=end_us)
         return replace(changed, at_us=read_moment(text))
     except (ValueError, OverflowError) as error:
         cure = _("“%s” is no time: write 24h, 2026-12-24, 2026-12-24T09:00, or two of these dates with .. between.")
@@ -126,4 +128,7 @@ def _moment(text: str, *, ends: bool = False) -> int | None:
     """Read one end of a range; a day ends with its last µs. None: the range is open."""
     if not text:
         return None
-    return read_moment(text) + (DAY_US if ends and _DAY.fullmatch(text) else 0)
+    if ends and _DAY.fullmatch(text):
+        # A day is 23 or 25 hours long when clocks change.
+        text = (date.fromisoformat(text) + timedelta(days=1)).isoformat()
+    return read_moment(text)

@@ -36,7 +36,7 @@ _PLAIN = frozenset(("id", "state", "priority", "created", "due", "failed", "atte
 #: A hundred thousand rows pass: `json.dumps` with an option makes an encoder at each call.
 _encode, _encode_any_letter = json.JSONEncoder().encode, json.JSONEncoder(ensure_ascii=False).encode
 #: A text that begins so is a formula for a spreadsheet, which may open addresses and run programs.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 #: Makes Excel read a file as UTF-8.
 _BYTE_ORDER_MARK = "\ufeff"
 

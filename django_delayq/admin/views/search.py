@@ -23,7 +23,8 @@ from django_delayq.task import registry
 def show(page: PageContext) -> HttpResponse:
     """Redirect to what was searched for. The form has the list and its filter, which the terms are added to."""
     query = page.request.GET
-    written, list_name = query.get("find", "").strip(), query.get("list", "")
+    # The field takes no more, and an address that is too long is refused.
+    written, list_name = query.get("find", "").strip()[:500], query.get("list", "")
     job_list = FINISHED if list_name == FINISHED.name else JOB_LISTS.get(list_name)
     if from_text(written):
         return HttpResponseRedirect(page.url("job_detail", written))

@@ -1,27 +1,33 @@
 -- Reschedule: waiting jobs get another due time; if that has come, they become ready. A job with a later time gets the
 --   head start of delayed jobs: its member changes, and its body and the holder of its key follow.
--- KEYS: claim_records, jobs, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion,
+-- KEYS: claim_records, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion,
 --   notify_dispatcher, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for; then scheduled, ready, notify,
 --   recovered and parked of each queue that the caller read in the jobs' bodies.
 -- ARGV: now, head start (ms); then per job (1 to 250): number of its queue, member, due time ('+n' = n µs from now, n =
 --   µs since the epoch), the body that the caller read, the member and body that replace it if it has a later time
 --   ('' = they stay), the body that replaces it if it becomes ready ('' = it stays), and the due time (µs) that it must
---   still wait for ('' = any).
--- Returns: per job RESCHEDULED and the new due time (µs); or 0 with LATE (it is running, or waits for another due time), GONE
---   (no such job waits) or ELSEWHERE (it waits in another queue, or its body changed: read its body again).
+--   still wait for ('' = any), and what it must still have as counts of its attempts.
+-- Returns: per job RESCHEDULED, the new due time, if it was scheduled the former one (µs; else 0), and the counts of its
+--   attempts; or 0, 0, '' with LATE (it is running, has begun since, or waits for another due time), GONE (no such job
+--   waits) or ELSEWHERE (it waits in another queue, or its body changed: read its body again).
 -- Replicas: a producer's call waits for those of WAIT_REPLICAS.
 -- Cost: O(log n) a job.
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local function reschedule(base, member, given, seen, later_member, later_body, ready_body, left)
+local function reschedule(base, member, given, seen, later_member, later_body, ready_body, left, left_counts)
   local id, due = string.sub(member, 1, 12), math.max(now, due_time(given, now))
   local scheduled, ready = KEYS[base + 1], KEYS[base + 2]
   local new_member, new_body = member, ready_body
   if due > now and later_body ~= '' then new_member, new_body = later_member, later_body end
-  if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0 end
+  if new_body ~= '' and redis.call('HGET', jobs, id) ~= seen then return 'ELSEWHERE', 0, 0, '' end
   local place, score = waiting_place(member, scheduled, ready, KEYS[base + 4], KEYS[base + 5])
-  if not place then return why_not_waiting(id), 0 end
-  if left ~= '' and not still_waits(left, place, score, member, head_start) then return 'LATE', 0 end
+  if not place then return why_not_waiting(id), 0, 0, '' end
+  local counts = string.sub(redis.call('HGET', attempts, id) or '', 1, 3)
+  if left ~= '' then
+    -- A job that has begun and came back has the same rank.
+    local is_left = counts == left_counts and still_waits(left, place, score, member, head_start)
+    if not is_left then return 'LATE', 0, 0, '' end
+  end
   leave(place, member, score)
   if new_body ~= '' then
     redis.call('HSET', jobs, id, new_body)
@@ -35,17 +41,17 @@ local function reschedule(base, member, given, seen, later_member, later_body, r
   else
     put_ready(now, ready, KEYS[base + 3], {rank_of(new_member, now, head_start), new_member})
   end
-  return 'RESCHEDULED', due
+  return 'RESCHEDULED', due, is_scheduled(place) and tonumber(score) or 0, counts
 end
 
 -- Type checks (see the prelude).
-check_hashes(jobs, job_extras, unique_keys); check_tenants(); check_limits()
+check_hashes(jobs, attempts, job_extras, unique_keys); check_tenants(); check_limits()
 for base = FIXED, #KEYS - 5, 5 do
   check_scheduled(KEYS[base + 1]); check_ready(KEYS[base + 2]); check_zsets(KEYS[base + 4], KEYS[base + 5])
 end
 local replies = {}
-for i = 3, #ARGV, 8 do
-  local word, due = reschedule(FIXED + 5 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 7))
-  replies[#replies + 1], replies[#replies + 2] = word, due
+for i = 3, #ARGV, 9 do
+  local reply = {reschedule(FIXED + 5 * (tonumber(ARGV[i]) - 1), unpack(ARGV, i + 1, i + 8))}
+  for _, part in ipairs(reply) do replies[#replies + 1] = part end
 end
 return replies

@@ -32,6 +32,8 @@ class BatchJob:
     delay_us: int = 0
     #: To undo a change: the due time that it gave the job (µs). A job that has begun since, or has another, stays.
     left_due_us: int | None = None
+    #: With it, the counts of its attempts at that time.
+    left_counts: bytes = b""
 
     @property
     def due(self) -> Part:
@@ -53,6 +55,10 @@ class Effect(NamedTuple):
     error: DelayQError | None = None
     #: The shard in which it is now, if it has left the one of its id.
     shard: int | None = None
+    #: The due time that it had while it was scheduled, if a new one replaced it (µs since the epoch).
+    former_due_us: int | None = None
+    #: The counts of its attempts, if it has a new due time; they change once it begins.
+    counts: bytes = b""
 
 
 #: The job no longer waits, or is no longer that dead letter.

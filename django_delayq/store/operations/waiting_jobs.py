@@ -25,7 +25,6 @@ from django_delayq.store.operations.batch import (
     Effect,
     QueueNumbers,
     StoredJob,
-    pairs,
     read_bodies,
 )
 from django_delayq.store.operations.expiry import move_expiry
@@ -91,15 +90,17 @@ class WaitingJobs:
                     refused[number] = Effect(done=False, error=error)
                 else:
                     left = b"" if each.job.left_due_us is None else each.job.left_due_us
-                    args += [queues.number(each.head), each.member, each.job.due, *changed, left]
+                    args += [queues.number(each.head), each.member, each.job.due, *changed, left, each.job.left_counts]
             places = [place for queue in queues.numbers for place in self._shard.keys.named(queue).values()]
             replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places) if args else ()
             return _with_refused(
                 len(batch),
                 refused,
                 (
-                    (word, Effect(done=True, due_us=due_us) if word == b"RESCHEDULED" else SKIPPED)
-                    for word, due_us in pairs(replies)
+                    (word, Effect(done=True, due_us=due_us, former_due_us=former_us or None, counts=counts))
+                    if word == b"RESCHEDULED"
+                    else (word, SKIPPED)
+                    for word, due_us, former_us, counts in zip(*(replies[at::4] for at in range(4)), strict=True)
                 ),
             )
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import time_machine
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
@@ -109,6 +111,19 @@ def test_cancelling_all_leaves_what_became_ready_later(browser: Client, stock: S
         browser, confirm(browser, form.post(browser, action="cancel_all"), typed_confirmation="mail")
     )
     assert (state(stock, mine), state(stock, scheduled)) == ("gone", "ready")
+
+
+def test_a_confirm_page_that_is_opened_again_is_as_old_as_its_form(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock)
+    asked = request_action(browser, page("failed"), "delete", mine)
+    address = asked.wsgi_request.get_full_path()
+    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=50)):
+        asked = browser.get(address)
+        assert "Delete 1 failed job?" in text(asked)
+    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=70)):
+        assert "This form is too old" in result(browser, browser.get(address))
+        assert "This form is too old" in result(browser, confirm(browser, asked))
+    assert state(stock, mine) == "dead"
 
 
 def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: ShardApis) -> None:

@@ -1,12 +1,14 @@
 """Actions that take several requests, and forms that are posted twice."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq.admin.actions import view
+from django_delayq.admin.actions.run import run
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.outcome import Action
@@ -37,6 +39,23 @@ def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> No
     assert "Already gone: nothing was changed." in result(browser, at_once.post(browser, ("one", row[1])))
     assert "Already gone: nothing was changed." in result(browser, confirm(browser, asked))
     assert state(stock, mine) == "dead"
+
+
+def test_who_logs_out_elsewhere_meanwhile_reads_the_result(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = [add_dead(stock, number) for number in range(2)]
+    asked = request_action(browser, page("failed"), "retry", all="yes")
+    elsewhere = Client()
+    elsewhere.cookies = browser.cookies.copy()  # type: ignore[assignment]
+
+    def run_and_log_out(*args: Any) -> Iterator[Any]:
+        yield from run(*args)
+        assert elsewhere.post("/admin/logout/").status_code == 200
+
+    monkeypatch.setattr(view, "run", run_and_log_out)
+    assert confirm(browser, asked).status_code == 302
+    assert {state(stock, each) for each in mine} == {"ready"}
 
 
 def test_a_long_action_continues_from_form_to_form(

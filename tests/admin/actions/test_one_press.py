@@ -138,7 +138,10 @@ def test_a_retry_at_a_time_is_undone(browser: Client, stock: ShardApis) -> None:
     assert state(stock, mine) == "dead"
 
 
-@pytest.mark.parametrize("changes", [{"left_us": ""}, {"left_us": "x"}, {"left_us": "9" * 20}, {"row": ["a", "b"]}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"left_us": ""}, {"left_us": "x"}, {"left_us": "9" * 20}, {"left_counts": "zz"}, {"row": ["a", "b"]}],
+)
 def test_an_undo_that_makes_no_sense_does_nothing(changes: dict[str, Any], browser: Client, stock: ShardApis) -> None:
     mine, other = add_dead(stock), add_dead(stock)
     said = browser.get(press(browser, page("failed"), mine).url)

@@ -15,6 +15,14 @@ from tests.shard_apis import ShardApis
 MINUTE = HOUR // 60
 
 
+def test_a_job_counts_once_whichever_moments_its_rows_have(browser: Client, stock: ShardApis) -> None:
+    mine, other = add(stock), add(stock)
+    form = form_to(browser.get(page("scheduled")), "/action/")
+    rows = [("row", f"{mine}.{number}") for number in range(5)]
+    assert "1 job will run now." in result(browser, form.post(browser, *rows, action="run_now"))
+    assert (state(stock, mine), state(stock, other)) == ("ready", "scheduled")
+
+
 def test_selected_failed_jobs_are_retried_and_failures_are_reported(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
     response = request_action(browser, page("failed"), "retry", *mine)

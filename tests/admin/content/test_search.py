@@ -70,7 +70,16 @@ def test_times_are_spans_days_moments_and_ranges(written: str, expected: Filter)
 
 
 @pytest.mark.parametrize(
-    "written", ["due:soon", "failed:overdue", "due:9" + "9" * 400 + "h", "due:2027-02-30", "task:~x"]
+    "written",
+    [
+        "due:soon",
+        "failed:overdue",
+        "due:9" + "9" * 400 + "h",
+        "due:999999999d",
+        "due:9999-12-31",
+        "due:2027-02-30",
+        "task:~x",
+    ],
 )
 def test_a_value_that_makes_no_sense_is_reported_on_the_list(written: str, browser: Client) -> None:
     cure = "is no name." if "task" in written else "is no time: write 24h, 2026-12-24,"
@@ -88,6 +97,18 @@ def test_suggestions_are_bounded() -> None:
     terms = suggestions(["q" * 300, "mail"], [f"shop.task{number}" for number in range(500)])
     assert terms[0] == "queue:mail"
     assert len(terms) < 30
+
+
+def test_a_day_on_which_clocks_change_has_25_hours() -> None:
+    with timezone.override("Europe/Berlin"):
+        found = SearchTerms.read("due:2027-10-31").apply(Filter(), now_us=NOW)
+    assert found.to_us is not None and found.from_us is not None
+    assert found.to_us - found.from_us == 25 * HOUR
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "字"])
+def test_a_text_that_no_field_takes_is_cut(letter: str, browser: Client) -> None:
+    assert browser.get(page("search", find=letter * 3_000), follow=True).status_code == 200
 
 
 def test_an_id_leads_to_its_job(browser: Client, stock: ShardApis) -> None:

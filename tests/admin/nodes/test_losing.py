@@ -34,6 +34,16 @@ def test_pages_are_incomplete_as_long_as_a_server_is_away(masters: ThreeMasters,
     assert "do this again" in result(browser, pause.post(browser, action="pause"))
     masters.restore()
     masters.add_jobs()
+
+    def pauses() -> list[bool]:
+        found = admin_store().snapshots().values()
+        return [bool(each.queues["default"].paused) for each in found if "default" in each.queues]
+
+    # The others were away.
+    admin_store().operations(0).workers.pause("default", by="ann")
+    assert any(pauses()) and not all(pauses())
+    assert "Paused queue default." in result(browser, pause.post(browser, action="pause"))
+    assert all(pauses())
     # It is asked once in two seconds.
     until(lambda: "Scheduled 60 " in text(browser.get(page("overview"))), what="the whole")
 

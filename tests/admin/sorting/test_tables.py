@@ -88,7 +88,7 @@ def test_links_keep_the_other_parameters_and_live_update_the_order(browser: Clie
     live = re.search(r'data-url="([^"]*)"', html)
     assert live
     assert order(browser, unescape(live[1])) == ["B", "c", "a"]
-    assert 'data-label=Ready' in html
+    assert "data-label=Ready" in html
     assert "Ready ▼" not in re.findall(r'data-label="?([^">]*)', html)
 
 

@@ -112,13 +112,13 @@ def test_a_list_is_a_table_too(browser: Client, stock: ShardApis) -> None:
     assert "traceback" not in one and "history" not in one
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"])
 def test_no_cell_is_a_formula(text: str, browser: Client, stock: ShardApis) -> None:
     add_dead(stock, queue=text, error=f"Traceback\nshop.Broken: {text}\n", exception=text)
     add_dead(stock, HOSTILE, task=HOSTILE, queue=HOSTILE)
     for one in table(browser.get(page("export", "failed", format="csv"))):
         for name, value in one.items():
-            assert not value.startswith(("=", "+", "-", "@", "\t", "\r")), name
+            assert not value.startswith(tuple("=+-@\t\r\n＝")), name
             assert value.replace("\n", "").replace("\t", "").isprintable()
 
 

@@ -134,7 +134,8 @@ _COLUMNS = {
 
 def show(page: PageContext) -> PageResponse:
     """Return the page; two round trips if the number of shards has changed, otherwise one."""
-    snapshots, layout = page.load_snapshots(facts=True), page.store.layout
+    page.load_snapshot(facts=True)
+    snapshots, layout = page.snapshots, page.store.layout
     changed = layout.has_changed or bool(layout.coming)
     left = page.reads.read(lambda shard: page.store.lingering(shard).read_known()) if changed else {}
     rows = [
