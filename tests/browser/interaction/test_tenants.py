@@ -51,7 +51,7 @@ def test_a_tenant_is_paused_by_the_keyboard(window: PageSession, stock: Fixtures
     tab_to(window, f"#delayq a[href='{tenants}']")
     window.page.keyboard.press("Enter")
     window.page.wait_for_url(f"**{tenants}")
-    tab_to(window, "tr:first-child button[value=pause_tenant]")
+    tab_to(window, "tr:first-child button[value^='action=pause_tenant']")
     window.page.keyboard.press("Enter")
     expect(window.page.locator(".messagelist .success")).to_contain_text("Paused tenant acme of queue fair.")
     expect(window.page.get_by_role("row", name="acme")).to_contain_text("paused by")
@@ -66,7 +66,7 @@ def test_a_tenant_is_paused_by_the_keyboard(window: PageSession, stock: Fixtures
 
 def test_the_jobs_of_a_tenant_are_cancelled_by_the_keyboard(window: PageSession, stock: Fixtures, tenants: str) -> None:
     window.open(tenants)
-    tab_to(window, "tr:first-child button[value=cancel_tenant]")
+    tab_to(window, "tr:first-child button[value^='action=cancel_tenant']")
     window.page.keyboard.press("Enter")
     expect(window.page.get_by_role("heading", name="Cancel 4 waiting jobs?")).to_be_visible()
     look_over(window)
