@@ -57,7 +57,8 @@ class Cron:
         self._found = ((0, 0),) * 4
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cron) and self.text == other.text
+        # A rule of hours is not the same as one that was declared with its fields.
+        return isinstance(other, Cron) and (self.text, self._has_fixed_hours) == (other.text, other._has_fixed_hours)
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -83,18 +84,17 @@ class Cron:
             return 60 * SECOND_US if second else SECOND_US
         return DAY_US if hour else HOUR_US
 
-    def once_an_hour(self) -> tuple["Cron", list[int]]:
-        """Return a rule with the first occurrence of each hour, and how much later the occurrences of that hour are.
+    def hours(self) -> tuple["Cron", list[int]]:
+        """Return a rule with the beginning of each hour that has occurrences, and how much later these are.
 
-        These distances are µs, sorted, the first of them 0. When clocks change, an hour may have fewer of them.
+        The distances are µs, sorted. When clocks change, an hour may have fewer of them.
         """
         found = self._matches
         distances = sorted(60 * minute + second for minute in found.minutes for second in found.seconds)
-        minute, second = divmod(distances[0], 60)
-        first = Cron(" ".join([str(second), str(minute), *found.parts[2:]]), self.zone)
+        hours = Cron(" ".join(["0 0", *found.parts[2:]]), self.zone)
         # Its minute is a number now.
-        first._has_fixed_hours = self._has_fixed_hours
-        return first, [(each - distances[0]) * SECOND_US for each in distances]
+        hours._has_fixed_hours = self._has_fixed_hours
+        return hours, [each * SECOND_US for each in distances]
 
     def next_after(self, moment_us: int) -> int | None:
         """Return the first occurrence after a moment (both µs since the epoch); None if none comes before 2255."""
