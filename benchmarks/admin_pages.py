@@ -66,7 +66,7 @@ def main() -> None:
         os.environ |= {"DELAYQ_TEST_REDIS": server.url, "DJANGO_SETTINGS_MODULE": "tests.admin.settings"}
         django.setup()
         job_id = _fill(jobs)
-        browser = _signed_in_client()
+        browser = signed_in_client()
         print(f"{jobs:,} scheduled, {jobs // 10:,} failed, {jobs // 10:,} recurring schedules")
         print(f"{'page':28} {'trips':>5} {'Redis':>9} {'longest':>9} {'CPU':>9} {'page':>9} {'HTML':>9}")
         for name, path in PAGES.items():
@@ -81,9 +81,7 @@ def main() -> None:
 def _fill(jobs: int) -> str:
     """Store the jobs and metrics. Returns the id of one job."""
     from django_delayq import enqueue_many, get_store
-    from django_delayq.job.outcome import Action, Decision
     from django_delayq.metrics import MetricsBuffer
-    from django_delayq.store.claims import Settlement
     from tests.sample_app.tasks import noop
 
     store, tally = get_store(), MetricsBuffer()
@@ -99,15 +97,7 @@ def _fill(jobs: int) -> str:
     claims = Claims(store.shards[0])
     for _ in range(2):
         claims.settle_and_claim(claims.prepare(queues=["running"], want=250))
-    held: list[Any] = []
-    while True:
-        settlements = [
-            Settlement(claim=claim, decision=Decision(action=Action.DEAD_LETTER), attempts=_failed_attempts(claim))
-            for claim in held
-        ]
-        held = claims.settle_and_claim(claims.prepare(queues=["dying"], want=250, settlements=settlements)).claims
-        if not held:
-            break
+    fail_all("dying")
     for _ in range(10_000):
         tally.count_attempt(
             "done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000
@@ -116,12 +106,30 @@ def _fill(jobs: int) -> str:
     return noop.using(delay=600, queue=QUEUES[0]).enqueue(1).id
 
 
+def fail_all(queue: str) -> None:
+    """Make the ready jobs of a queue failed ones."""
+    from django_delayq import get_store
+    from django_delayq.job.outcome import Action, Decision
+    from django_delayq.store.claims import Settlement
+
+    claims, held = Claims(get_store().shards[0]), list[Any]()
+    while True:
+        settlements = [
+            Settlement(claim=claim, decision=Decision(action=Action.DEAD_LETTER), attempts=_failed_attempts(claim))
+            for claim in held
+        ]
+        held = claims.settle_and_claim(claims.prepare(queues=[queue], want=250, settlements=settlements)).claims
+        if not held:
+            return
+
+
 def _failed_attempts(claim: Any) -> Any:
     error = f"Traceback (most recent call last):\n{random.choice(('KeyError', 'OSError'))}: 'x'"
     return claim.attempts.add(worker="host:1", started_us=1, ended_us=2, ending="failed", error=error)
 
 
-def _signed_in_client() -> Any:
+def signed_in_client() -> Any:
+    """Return a client of a superuser, with a database in memory."""
     from django.conf import settings
     from django.contrib.auth import get_user_model
     from django.core.management import call_command
