@@ -156,7 +156,7 @@ class Subject(NamedTuple):
     fields: Mapping[str, str]
     #: The page that lists it.
     url: str
-    #: What toggles change, as text: who paused it, and when; empty if it is not paused, or quiet.
+    #: Since when it is paused, and until when, or that it is quiet, as text; empty if it is neither.
     state: str
     #: The shards in which a queue is paused, each with its pause.
     pauses: Mapping[int, Pause] = MappingProxyType({})

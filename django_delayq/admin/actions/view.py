@@ -263,7 +263,7 @@ def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm)
         form=form,
         queues=[printable(name) for name in page.snapshot.queues] if action.name == "move" else (),
         # Not signed anew: a page that is opened again and again would never be too old.
-        fields={"signed_request": page.fields.get("signed_request") or action_request.sign(page.request)},
+        fields={"signed_request": page.request.GET.get("signed_request") or action_request.sign(page.request)},
         cancel_url=_return_url(page, action_request),
         export_url=export_url,
         zone=str(page.timezone),

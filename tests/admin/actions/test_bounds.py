@@ -10,6 +10,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq.admin.actions import view
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from django_delayq.admin.audit_log import admin_action
 from django_delayq.clock import ServerClock
@@ -93,6 +94,18 @@ class ListedJobs:
 def listed_jobs(stock: ShardApis) -> Callable[[str], ListedJobs]:
     """Return a function that makes the jobs of a list."""
     return lambda list_name: ListedJobs(stock, list_name)
+
+
+def test_a_long_count_ends_on_a_confirm_page_without_an_address(
+    browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "_LONGEST_ADDRESS", 0)
+    jobs = listed_jobs("failed")
+    mine = [jobs.add(number) for number in range(7)]
+    asked = go_on_counting(browser, jobs.all(browser, "retry", q="noop"))
+    assert asked.wsgi_request.method == "POST" and "Retry 7 failed jobs?" in text(asked)
+    assert "7 jobs retried." in result(browser, continue_to_end(browser, confirm(browser, asked)))
+    assert {jobs.look(each)[0] for each in mine} == {"ready"}
 
 
 def go_on_counting(browser: Client, response: Any) -> Any:
