@@ -25,7 +25,7 @@ INJECTED = f"""() => [...document.querySelectorAll(
     "#delayq script, #delayq img, #delayq iframe, #delayq style, #delayq [onerror], #delayq [style], [data-{MARK}]"
 )].map((each) => each.outerHTML.slice(0, 200))
     .concat([...document.querySelectorAll("#delayq a[href]")].map((each) => each.getAttribute("href"))
-        .filter((href) => !/^([/?#]|(\\.\\.\\/)+job\\/)/.test(href)
+        .filter((href) => !/^([/?#]|(\\.\\.\\/)+job\\/|[0-9a-f]{{16}}-[0-9]+\\/$)/.test(href)
             || new URL(href, location.href).origin !== location.origin))"""
 
 
