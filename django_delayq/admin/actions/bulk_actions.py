@@ -123,14 +123,22 @@ def _undo_retry(operations: Operations, targets: Sequence[Target], parameters: P
     return operations.waiting_jobs.undo_requeue(_jobs(targets, left_due_us=parameters["left_us"]))
 
 
+def _run_now(operations: Operations, targets: Sequence[Target], _parameters: Parameters) -> Sequence[Effect]:
+    return _give_time(operations, _jobs(targets))
+
+
 def _reschedule(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
     if "due_us" in parameters:
-        return operations.waiting_jobs.reschedule(_jobs(targets, due_us=parameters["due_us"]))
+        return _give_time(operations, _jobs(targets, due_us=parameters["due_us"]))
     # A shift counts from the moment that the person saw, so a repeated request shifts once.
     shift_us = parameters["shift_us"]
-    return operations.waiting_jobs.reschedule(
-        [BatchJob(raw_id=target.raw_id, due_us=target.moment_us + shift_us) for target in targets]
-    )
+    jobs = [BatchJob(raw_id=target.raw_id, due_us=target.moment_us + shift_us) for target in targets]
+    return _give_time(operations, jobs)
+
+
+def _give_time(operations: Operations, jobs: Sequence[BatchJob]) -> Sequence[Effect]:
+    # Only the change of one job can be undone.
+    return operations.waiting_jobs.reschedule(jobs, with_counts=len(jobs) == 1)
 
 
 def _retry(operations: Operations, targets: Sequence[Target], parameters: Parameters) -> Sequence[Effect]:
@@ -176,7 +184,7 @@ BULK_ACTIONS = {
             log_text=_("Set to run now"),
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
             success_text=ngettext_lazy("%(count)s job will run now", "%(count)s jobs will run now", "n"),
-            change=lambda operations, targets, _: operations.waiting_jobs.reschedule(_jobs(targets)),
+            change=_run_now,
             direct=True,
             undo="set_back",
         ),

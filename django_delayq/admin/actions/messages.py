@@ -7,7 +7,7 @@ from typing import Any
 from django.middleware.csrf import get_token
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
@@ -19,6 +19,7 @@ from django_delayq.display.text import printable
 from django_delayq.templatetags.delayq import duration_text, sentence, zoned
 
 _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
+NOTHING_UNDONE = gettext_lazy("It has changed since: nothing was undone")
 _CHANGED = ngettext_lazy("%(count)s has changed since", "%(count)s have changed since", "n")
 _NOT_WAITING = ngettext_lazy("%(count)s was no longer waiting", "%(count)s were no longer waiting", "n")
 _NOT_RUNNING = ngettext_lazy("%(count)s was no longer running", "%(count)s were no longer running", "n")
@@ -56,7 +57,7 @@ def result_text(action: BulkAction, results: Mapping[str, int], parameters: str 
 def _skipped_texts(action: BulkAction) -> tuple[Any, str]:
     """Return the words for jobs that were not there any more, and the sentence if that were all."""
     if action.is_undo:
-        return _CHANGED, _("It has changed since: nothing was undone")
+        return _CHANGED, str(NOTHING_UNDONE)
     if FAILED.name in action.job_lists:
         return _GONE, _("Already gone: nothing was changed")
     if RUNNING.name in action.job_lists:

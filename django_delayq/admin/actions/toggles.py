@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.forms import ActionForm, PauseForm
-from django_delayq.admin.actions.messages import parameters_text, with_undo
+from django_delayq.admin.actions.messages import NOTHING_UNDONE, parameters_text, with_undo
 from django_delayq.admin.lists.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.display.text import printable
@@ -172,7 +172,7 @@ def show(page: PageContext) -> HttpResponse:
         return HttpResponseRedirect(page.url(toggle.tab))
     if page.fields.get("left", subject.state) != subject.state:
         # An undo is about what its person changed.
-        messages.warning(page.request, sentence(gettext("It has changed since: nothing was undone")))
+        messages.warning(page.request, sentence(str(NOTHING_UNDONE)))
         return HttpResponseRedirect(subject.url)
     form = toggle.form_class(page.request.POST if is_posted else None, page=page)
     if not form.is_valid():
@@ -249,7 +249,7 @@ def _queue(page: PageContext) -> Subject | str:
         return _gone()
     states = {shard: found.queues[queue] for shard, found in page.snapshots.items() if queue in found.queues}
     pauses = {shard: state.paused for shard, state in states.items() if state.paused}
-    fields, state = {"queue": url_name(queue)}, _pause_text(page.snapshot.queues[queue].paused)
+    fields, state = {"queue": url_name(queue)}, _pause_text(next(iter(pauses.values()), None))
     return Subject(queue, printable(queue), fields, page.url("queues"), state, pauses)
 
 

@@ -262,7 +262,7 @@ def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm)
         destructive=action.destructive,
         form=form,
         queues=[printable(name) for name in page.snapshot.queues] if action.name == "move" else (),
-        # Not signed anew: a page that is opened again and again would never be too old.
+        # A page keeps the request of its address: a new signature at each visit would extend its hour.
         fields={"signed_request": page.request.GET.get("signed_request") or action_request.sign(page.request)},
         cancel_url=_return_url(page, action_request),
         export_url=export_url,

@@ -5,11 +5,11 @@
 --   tenants, limit_rules, limit_jobs, limit_times, next_let_in, waiting_for, claim_limits, paused_tasks, schedules,
 --   next_planting, error_groups, groups_of_dead, dead_by_group; then results of each stopped job that keeps its result, then
 --   scheduled, ready, notify, recovered and parked of each queue of the batch.
--- ARGV: now, head start (ms), number of those results, then per job (≤ 500): lease (30 bytes), attempts record (one
---   marked as spared applies to an unconfirmed claim only), queue number, delay (µs; 0 = ready at its old rank, or
---   scheduled for its due time if that is still ahead); of a dead letter: lease, attempts record, 0, its error group
---   followed by the group's label; of a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1,
---   and for how long the result is kept (ms).
+-- ARGV: now, head start (ms), number of those results, then four values per job (≤ 500):
+--   - a job that waits again: lease (30 bytes), attempts record (one marked as spared applies to an unconfirmed claim
+--     only), queue number, delay (µs; 0 = ready at its old rank, or scheduled for its due time if that is still ahead);
+--   - a dead letter: lease, attempts record, 0, its error group and that group's label as one text;
+--   - a job that was asked to stop: lease, JSON of the result to keep ('' = none), -1, how long Redis keeps it (ms).
 -- Returns: per job 1 = applied, 0 = it was settled, renewed by a late heartbeat, asked to stop since it was judged, or
 --   reclaimed by another dispatcher.
 -- Cost: O(log n) a job.

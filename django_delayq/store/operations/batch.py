@@ -57,7 +57,7 @@ class Effect(NamedTuple):
     shard: int | None = None
     #: The due time that it had while it was scheduled, if a new one replaced it (µs since the epoch).
     former_due_us: int | None = None
-    #: The counts of its attempts, if it has a new due time; they change once it begins.
+    #: The counts of its attempts, if they were requested; they change once it begins.
     counts: bytes = b""
 
 

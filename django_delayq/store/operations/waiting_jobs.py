@@ -72,12 +72,12 @@ class WaitingJobs:
 
         return self._change_waiting(jobs, run, bodiless=bool(token or may_arrive))
 
-    def reschedule(self, jobs: Sequence[BatchJob]) -> list[Effect]:
+    def reschedule(self, jobs: Sequence[BatchJob], *, with_counts: bool = False) -> list[Effect]:
         """Give each job another due time, its own. The effect has it (µs).
 
         A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued. An
         expiry that is a span moves along. `BadBody` is the error of a job whose expiry cannot be read, so that no job
-        is moved behind its expiry by mistake.
+        is moved behind its expiry by mistake. `with_counts`: the effect has what an undo compares.
         """
 
         def run(batch: Sequence[StoredJob]) -> list[tuple[bytes, Effect]]:
@@ -92,7 +92,8 @@ class WaitingJobs:
                     left = b"" if each.job.left_due_us is None else each.job.left_due_us
                     args += [queues.number(each.head), each.member, each.job.due, *changed, left, each.job.left_counts]
             places = [place for queue in queues.numbers for place in self._shard.keys.named(queue).values()]
-            replies = self._shard.run(_RESCHEDULE, [self._head_start_ms, *args], more_keys=places) if args else ()
+            args = [self._head_start_ms, int(with_counts), *args] if args else args
+            replies = self._shard.run(_RESCHEDULE, args, more_keys=places) if args else ()
             return _with_refused(
                 len(batch),
                 refused,

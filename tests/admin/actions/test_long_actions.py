@@ -124,8 +124,8 @@ def test_an_action_that_redis_failed_can_be_continued_and_changes_no_job_twice(
     dues = [due_us(stock, each) for each in mine]
     reschedule, calls = WaitingJobs.reschedule, []
 
-    def loses_a_reply(self: WaitingJobs, jobs: Sequence[BatchJob]) -> Sequence[Effect]:
-        moved = reschedule(self, jobs)
+    def loses_a_reply(self: WaitingJobs, jobs: Sequence[BatchJob], **options: Any) -> Sequence[Effect]:
+        moved = reschedule(self, jobs, **options)
         calls.append(jobs)
         if len(calls) == 2:
             raise StoreUnavailable("gone away")
