@@ -145,26 +145,26 @@ def signed_in_client() -> Any:
 
 def _measure(browser: Any, server: LocalRedisServer, url: str) -> tuple[int, float, float, float, float, float]:
     """Return the round trips, the ms of Redis, its longest call, this process and the whole page, and the kB."""
-    with server.client() as client, _counted_packets() as packets:
+    with server.client() as client, counted_packets() as packets:
         client.config_set("slowlog-log-slower-than", 100)
         client.slowlog_reset()
-        before, began, worked = _command_us(client), time.perf_counter(), time.process_time()
+        before, began, worked = command_us(client), time.perf_counter(), time.process_time()
         own = len(packets)
         response = browser.get(url)
         took, cpu, sent = time.perf_counter() - began, time.process_time() - worked, len(packets) - own
         assert response.status_code == 200, (url, response.status_code)
-        redis_us, kb = _command_us(client) - before, len(response.content) / 1_000
+        redis_us, kb = command_us(client) - before, len(response.content) / 1_000
         longest_us = max((call["duration"] for call in client.slowlog_get(100)), default=0)
         return sent, redis_us / 1_000, longest_us / 1_000, cpu * 1_000, took * 1_000, kb
 
 
-def _command_us(client: Any) -> int:
+def command_us(client: Any) -> int:
     stats = client.info("commandstats")
     return sum(int(stats.get(f"cmdstat_{name}", {}).get("usec", 0)) for name in SENT)
 
 
 @contextmanager
-def _counted_packets() -> Iterator[list[int]]:
+def counted_packets() -> Iterator[list[int]]:
     """Yield a list that grows by one with each packet that this process sends to Redis."""
     sends: list[int] = []
     send = AbstractConnection.send_packed_command

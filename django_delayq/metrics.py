@@ -25,13 +25,18 @@ MINUTES, HOURS = 60, 168
 Row = list[int]
 #: (queue, task) -> row; "" = unknown.
 Rows = dict[tuple[str, str], Row]
-_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expired", "dropped")
-_FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
+_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expired", "dropped", "reclaimed")
+#: Sums of the delays and of the durations in µs, beside their histograms.
+_SUMS = ("lagsum", "runsum")
+_FIGURES = (*_COUNTS, *_SUMS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
-_LAG, _RUN = _INDEX["lag0"], _INDEX["run0"]
+_LAG_SUM, _RUN_SUM, _LAG, _RUN = (_INDEX[figure] for figure in ("lagsum", "runsum", "lag0", "run0"))
 #: A line of a series: a minute, or an hour, since the epoch and its row. Any other line was edited manually.
-_LINE = re.compile(r"^(\d{1,15})((?: \w+ \d{1,15})+)$", re.ASCII | re.MULTILINE)
-
+_LINE = re.compile(r"^(\d{1,15})((?: \w+ \d{1,19})+)$", re.ASCII | re.MULTILINE)
+#: A bucket of the durations within a row.
+_RUNS = re.compile(rb" run(\d\d?) (\d{1,15})", re.ASCII)
+#: A row without its minute. Its counts may be those of years.
+_ROW = re.compile(rb"(?: ?\w+ \d{1,19})*", re.ASCII)
 #: No line is longer.
 _LONGEST = 32 * len(_FIGURES)
 
@@ -74,6 +79,11 @@ class Stats:
     expired: int = 0
     #: Jobs that a limit kept from beginning, and that do not wait for it.
     dropped: int = 0
+    #: Leases that ran out, because their worker was lost or stuck; the attempt counts as retried or dead, too.
+    reclaimed: int = 0
+    #: The sums of what the two histograms have, in µs.
+    lag_sum_us: int = 0
+    run_sum_us: int = 0
     #: Runs by their delay from due time to start: a count per bucket.
     lag: tuple[int, ...] = (0,) * BUCKETS
     #: Runs by their duration: a count per bucket.
@@ -102,17 +112,21 @@ class Stats:
         """Return the duration in µs that this share of runs did not exceed; None without runs."""
         return _percentile(self.run, share)
 
-    @property
-    def mean_run_us(self) -> float | None:
-        """The mean duration of runs in µs, each as long as the middle of its bucket; None without runs."""
-        runs = sum(self.run)
-        return sum(map(mul, self.run, _MIDDLES_US)) / runs if runs else None
-
     @classmethod
     def of(cls, row: Row) -> "Stats":
         """Return the totals of a row."""
         counts = dict(zip(_COUNTS, row, strict=False))
-        return cls(**counts, lag=tuple(row[_LAG:_RUN]), run=tuple(row[_RUN:]))
+        sums = {"lag_sum_us": row[_LAG_SUM], "run_sum_us": row[_RUN_SUM]}
+        return cls(**counts, **sums, lag=tuple(row[_LAG:_RUN]), run=tuple(row[_RUN:]))
+
+    @classmethod
+    def of_texts(cls, *texts: bytes | None) -> "Stats":
+        """Return the totals of rows as text."""
+        row = _zeros()
+        for text in texts:
+            if text and _ROW.fullmatch(text):
+                _add_text(row, text.decode("ascii"))
+        return cls.of(row)
 
 
 class _Rows:
@@ -164,6 +178,23 @@ class HourSeries(_Rows):
         return [Stats.of(row) for row in self._last(now_us // HOUR_US, HOURS)]
 
 
+def mean_run_us(series: bytes, *, now_us: int) -> float | None:
+    """Return the mean duration of the last hour's runs in µs, each as long as the middle of its bucket.
+
+    None without runs. It takes a third of the time of `MinuteSeries(series).hour(now_us)`.
+    """
+    newest = now_us // MINUTE_US
+    # Two digits that are no bucket were edited manually.
+    counts = [0] * 100
+    for line in series.split(b"\n"):
+        minute, _, row = line.partition(b" ")
+        if minute.isdigit() and newest - MINUTES < int(minute) <= newest:
+            for number, count in _RUNS.findall(row):
+                counts[int(number)] += int(count)
+    runs = sum(counts[:BUCKETS])
+    return sum(map(mul, counts, _MIDDLES_US)) / runs if runs else None
+
+
 def hours_text(rows: Sequence[bytes | None], minutes: bytes, *, now_us: int) -> bytes:
     """Return the last hours of a shard, oldest first, as the text of an `HourSeries`.
 
@@ -183,18 +214,33 @@ class MetricsBuffer:
         self._rows: Rows = {}
 
     def count_attempt(
-        self, outcome: str, *, queue: str, task: str, lag_us: int | None = None, run_us: int | None = None
+        self,
+        outcome: str,
+        *,
+        queue: str,
+        task: str,
+        lag_us: int | None = None,
+        run_us: int | None = None,
+        reclaimed: bool = False,
     ) -> None:
-        """Count a run that was `done`, `retried`, `dead` or `snoozed`, or a job that `expired`, which has no times."""
+        """Count a run that was `done`, `retried`, `dead` or `snoozed`, or a job that `expired`, which has no times.
+
+        `reclaimed`: its lease ran out.
+        """
         with self._lock:
             row = self._rows.get((queue, task))
             if row is None:
                 row = self._rows[queue, task] = _zeros()
             row[_INDEX[outcome]] += 1
+            if reclaimed:
+                row[_INDEX["reclaimed"]] += 1
             if lag_us is not None:
                 row[_LAG + bucket(lag_us)] += 1
+                if lag_us > 0:
+                    row[_LAG_SUM] += lag_us
             if run_us is not None:
                 row[_RUN + bucket(run_us)] += 1
+                row[_RUN_SUM] += run_us
 
     def take(self) -> Rows:
         """Return the rows since the last call, and start from zero."""

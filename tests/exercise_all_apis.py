@@ -25,6 +25,7 @@ from django_delayq.store.operations.spread import Spread
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
+from django_delayq.store.queries.totals import TotalsQueries
 from django_delayq.store.records import DeclaredBy, ExtrasRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
@@ -196,6 +197,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert sum(each.count for each in groups.find_error_groups()) == survey.snapshot().dead
     assert survey.snapshot(tasks=["shop.remind"], dimension=ALL_JOBS, week=True).dead
     assert survey.due_histogram([0, 1, 2], queues=["default"]) == {}
+    assert apis.shard.read(TotalsQueries(apis.shard).read_totals()).ended
     assert apis.shard.read(apis.store.lingering(apis.shard.index).read_known()).values >= 0
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cache, cached_property
-from time import time_ns
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -27,8 +26,8 @@ from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config, on_config_dropped, separate_aliases
 from django_delayq.display.text import escaped, printable, short
-from django_delayq.store.queries.shard_reads import MissingServer, ShardReads
-from django_delayq.store.queries.snapshot import Process, Snapshot, combined
+from django_delayq.monitoring.store_view import StoreView
+from django_delayq.store.queries.shard_reads import MissingServer
 from django_delayq.store.store import Store
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import grouped
@@ -93,13 +92,12 @@ class PageResponse(TemplateResponse):
 
 
 @dataclass(frozen=True)
-class PageContext:
+class PageContext(StoreView):
     """One request to the pages."""
 
     request: HttpRequest
     site: AdminSite
     config: AdminConfig
-    store: Store
     #: Both are False in read-only mode.
     may_manage: bool
     may_reveal: bool
@@ -136,38 +134,9 @@ class PageContext:
         return fields | QueryDict(fields.pop("of_row", "")).dict()
 
     @cached_property
-    def reads(self) -> ShardReads:
-        """The reads of this page: of all shards side by side, without those whose server has not answered."""
-        return self.store.reads(partial=True)
-
-    @cached_property
-    def snapshot(self) -> Snapshot:
-        """Counts, queues and processes of all shards that answer; one round trip."""
-        return self.load_snapshot()
-
-    @cached_property
     def error_groups(self) -> Mapping[bytes, GroupOfShards]:
         """The error groups that have failed jobs, by their digests; one round trip."""
         return joined(self.reads.read(lambda shard: self.store.error_groups(shard).read_counts()).values())
-
-    @cached_property
-    def snapshots(self) -> Mapping[int, Snapshot]:
-        """The snapshot of each shard that answers; one round trip."""
-        self.load_snapshot()
-        return self.snapshots
-
-    def load_snapshot(self, **options: Any) -> Snapshot:
-        """Read the snapshots with `options` of `DashboardQueries.snapshot()`; call it before one is read, or again."""
-        found = self.store.snapshots(reads=self.reads, **options)
-        # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__.update(snapshots=found, snapshot=combined(list(found.values())), server_us=time_ns() // 1_000)
-        return self.snapshot
-
-    @property
-    def answering(self) -> list[int]:
-        """The shards whose servers answered to the snapshot, and since."""
-        # Read first: it asks all of them.
-        return self.reads.answering if self.snapshot else []
 
     @property
     def missing(self) -> list[str]:
@@ -178,25 +147,6 @@ class PageContext:
         """Return the same about an action, which left alone what these servers have; `again`: repeat it later."""
         return [_missing_text(_REPEAT if again else _LEFT_ALONE, each) for each in self.reads.missing]
 
-    @cached_property
-    def alive(self) -> list[Process]:
-        """The dispatchers and workers that reported recently."""
-        return self.snapshot.alive(lease_us=self.store.config.worker.lease_us)
-
-    @cached_property
-    def workers(self) -> list[Process]:
-        """The live workers, each once: one of several shards reports to each of them."""
-        return list({each.name or each.code: each for each in self.alive if each.slots}.values())
-
-    def workers_of(self, queue: str) -> list[Process]:
-        """Return the live workers that claim jobs from a queue."""
-        return [each for each in self.alive if each.serves(queue)]
-
-    @property
-    def now_us(self) -> int:
-        """Redis's time."""
-        return self.snapshot.now_us
-
     @property
     def skew_us(self) -> int:
         """µs that Redis's clock is ahead of this host's; of several servers the one that differs most."""
@@ -206,12 +156,6 @@ class PageContext:
     def skewed(self) -> bool:
         """Whether the clocks differ too much for due times that hosts compute."""
         return abs(self.skew_us) - self.snapshot.within_us > _SKEW_US
-
-    @cached_property
-    def server_us(self) -> int:
-        """This host's time when the snapshot was taken."""
-        self.load_snapshot()
-        return int(self.__dict__["server_us"])
 
     @cached_property
     def zone(self) -> tuple[str, tzinfo]:

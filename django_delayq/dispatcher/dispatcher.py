@@ -245,7 +245,7 @@ class Dispatcher(Runnable):
             elif is_done:
                 counted = "cancelled" if reclaim.stops else "retried" if reclaim.queue is not None else "dead"
                 queue, task = item.queue or "", item.job.task if item.job else ""
-                self.metrics.count_attempt(counted, queue=queue, task=task)
+                self.metrics.count_attempt(counted, queue=queue, task=task, reclaimed=True)
                 if reclaim.queue is None:
                     before, kept_ms = item.attempts.ended, reclaim.ttl_ms if reclaim.result else 0
                     end = (item.lease, task, queue, before, counted, now_us, None, None, kept_ms, item.worker)

@@ -127,24 +127,26 @@ def run_services(
     reporters: Sequence[ProcessReporter],
     *,
     ready: Callable[[], object] = lambda: None,
+    stopping: Callable[[], object] = lambda: None,
     shutdown: Shutdown | None = None,
     follow: Callable[[], object] | None = None,
 ) -> None:
     """Run each service in a thread of its own until all have ended or a signal has stopped them.
 
     `ready` is called and the reporters start after the signal handlers are installed, since whoever sees the process
-    may stop it. `follow` is called every 15 s; it may add services and reporters to the lists. A service that ends by
-    an error stops the others, since no supervisor sees a shard without a service; once all have ended, ServiceDied is
-    raised.
+    may stop it; `stopping` is called when they are stopped. `follow` is called every 15 s; it may add services and
+    reporters to the lists. A service that ends by an error stops the others, since no supervisor sees a shard without a
+    service; once all have ended, ServiceDied is raised.
     """
     # Imported objects live as long as the process. Each pass of the garbage collector over them cost a tenth of a short
     # job, so it leaves them out.
     gc.collect()
     gc.freeze()
-    shutdown, running, stopping = shutdown or Shutdown(), set(services), threading.Event()
+    shutdown, running, stopped = shutdown or Shutdown(), set(services), threading.Event()
 
     def stop(*_: Any) -> None:
-        stopping.set()
+        stopped.set()
+        stopping()
         # If a receiver hangs, services that wait for room in the emitter's queue cannot end.
         emitter.lift_limit()
         for service in services:
@@ -163,7 +165,7 @@ def run_services(
         threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
 
     def watch() -> None:
-        while follow is not None and not stopping.wait(LEARN_EVERY):
+        while follow is not None and not stopped.wait(LEARN_EVERY):
             known = len(services)
             # In an outage each service has its own line in the log, and serves the shards that are known.
             with contextlib.suppress(StoreError):
@@ -173,7 +175,7 @@ def run_services(
                 reporter.start()
                 start(service)
                 logger.info("%s serves a new shard", service.name)
-                if stopping.is_set():
+                if stopped.is_set():
                     service.stop()
 
     with _signals(stop, shutdown.wake_descriptor), reporting(reporters, patience=lambda: shutdown.optional_timeout):

@@ -103,6 +103,8 @@ class Service:
         self._failures, self._listen_failures = 0, 0
         #: time.monotonic() before which the service does not listen, or log a refused password, again.
         self._listen_at, self._log_again_at = 0.0, 0.0
+        #: time.monotonic() by which the loop goes on, unless a step takes longer.
+        self._goes_on_at = monotonic()
         self.stopped = False
 
     def run(self) -> None:
@@ -128,9 +130,14 @@ class Service:
             with contextlib.suppress(OSError):
                 os.write(self._wake_write, b"\0")
 
+    def overdue(self) -> float:
+        """Return for how many seconds the loop has been in one step, or has slept too long. For any thread."""
+        return 0.0 if self.ended.is_set() else max(0.0, monotonic() - self._goes_on_at)
+
     def _loop(self) -> None:
         try:
             while True:
+                self._goes_on_at = monotonic()
                 process_limits.check_recursion(self._recursion_limit)
                 delay = self._step()
                 if delay is None:
@@ -191,6 +198,7 @@ class Service:
         if self._listen_failures and listener < 0 and not self._failures:
             until = min(until, max(self._listen_at, monotonic()))
         descriptors = [self._wake_read] if listener < 0 else [self._wake_read, listener]
+        self._goes_on_at = min(until, monotonic() + _LONGEST_SLEEP)
         ready = readable(descriptors, until - monotonic())
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)

@@ -179,6 +179,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hour and dimension -> its row, without the newest minute of its series; the last week, 50 KB a dimension; at "
         "most 60,000 rows (18 MB); report writes it",
     ),
+    "totals": (
+        "hash",
+        "dimension -> its row since the shard began, without the newest minute of its series; at most 1,000; report "
+        "writes it, and forgets one without a series if there are more",
+    ),
+    "enqueued": (
+        "hash",
+        "queue and task, each with its length in front -> how many jobs of them were stored; '' -> those of further "
+        "ones, beyond 2,000",
+    ),
     "releases": (
         "hash",
         "release -> when (µs) a worker or dispatcher of it reported first; at most 50; report writes it",

@@ -22,12 +22,12 @@ PUT = ENTER + "HDEL HEXISTS HGET HLEN HSET "
 #: What a script calls that takes a slot of a limit.
 LIMITS = "DEL GET HEXISTS HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZLEXCOUNT ZMSCORE ZRANGE "
 CALLS = {
-    "enqueue": PUT + "ZLEXCOUNT ZSCORE",
-    "enqueue_one": ENTER + "HEXISTS HSET ZSCORE",
+    "enqueue": PUT + "HINCRBY ZLEXCOUNT ZSCORE",
+    "enqueue_one": ENTER + "HDEL HEXISTS HINCRBY HLEN HSET ZSCORE",
     "set_layout": "GET SET TIME",
     "count_lingering": "GET HDEL HGET HSET TIME",
     "find_holders": "HEXISTS HGET TIME",
-    "replace": PUT + "ZLEXCOUNT ZSCORE",
+    "replace": PUT + "HINCRBY ZLEXCOUNT ZSCORE",
     "promote": PUT + "EXISTS HMGET HSTRLEN TYPE ZMSCORE ZSCORE",
     "let_in": PUT + "ZLEXCOUNT ZMSCORE ZSCORE",
     "settle_and_claim": PUT + "EXISTS HGETALL HKEYS HMGET HRANDFIELD PEXPIRE SADD SREM ZLEXCOUNT ZMSCORE ZSCORE",
@@ -51,6 +51,7 @@ CALLS = {
     "page": "HGET TIME ZCARD ZCOUNT ZLEXCOUNT ZRANGE ZRANK ZSCORE",
     "snapshot": "HGET HGETALL HKEYS HLEN HMGET HVALS INFO TIME ZCARD ZCOUNT ZRANGE ZUNION",
     "due_histogram": "TIME ZCOUNT",
+    "read_totals": "HEXISTS HGET HGETALL HKEYS HLEN TIME",
     "pause": "DEL GET HGET HSET HSETNX LLEN RPUSH TIME ZADD ZCARD ZREM",
     "resume": "DEL HDEL LLEN RPUSH TIME ZCARD ZREM",
     "notify": "DEL EXISTS LLEN RPUSH TIME",
@@ -82,7 +83,7 @@ CALLS = {
     "resume_schedule": "DEL GET HGET HLEN HSET LLEN RPUSH TIME ZADD ZCARD ZREM",
     "delete_schedules": "HDEL HGET HLEN TIME ZCARD ZREM",
     "declare_schedules": "DEL GET HDEL HEXISTS HGET HLEN HSET LLEN RPUSH SET TIME ZADD ZCARD ZREM",
-    "plant": PUT + "ZSCORE",
+    "plant": PUT + "HINCRBY ZSCORE",
 }
 #: Commands that no role may run, whatever its scripts need.
 FORBIDDEN = {

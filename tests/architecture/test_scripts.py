@@ -133,6 +133,7 @@ def test_reading_scripts_only_read() -> None:
         "page",
         "snapshot",
         "due_histogram",
+        "read_totals",
     ):
         # With the functions of the prelude that it uses.
         assert commands_in(Script(name).text) <= reads

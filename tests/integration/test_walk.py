@@ -72,6 +72,8 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
         "no_reclaim_before",
         "shards",
         "notify",
+        "enqueued",
+        "totals",
         "finished",
         "releases",
         "notify_dispatcher",

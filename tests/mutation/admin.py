@@ -36,7 +36,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the hours of a series that is removed are lost",
         "store/lua/report.lua",
-        "  add_to_hour(random, oldest)\n",
+        "  end_minute(random, oldest)\n",
     ): (REPORT,),
     at(
         "a page of a task shows jobs of tasks whose names end alike",

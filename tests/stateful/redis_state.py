@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from redis import Redis
 
 from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.result import Result
 from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.error_group_record import GROUP_SIZE, error_group_of
@@ -214,6 +215,7 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
         expected[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
         expected[keys.results(raw_id)] = kept
+    expected[keys("enqueued")] = {_names(*pair): b"%d" % count for pair, count in model.enqueued.items()}
     expected[keys("queues")] = {encode_queue(queue).encode(): used for queue, used in model.queues.items()}
     expected[keys("queues_version")] = model.reply_version
     for job in model.at(Place.SCHEDULED):
@@ -244,3 +246,9 @@ def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
     if model.no_reclaim_before:
         expected[keys("no_reclaim_before")] = str(model.no_reclaim_before).encode()
     return {name: value for name, value in expected.items() if value}
+
+
+def _names(queue: str, task: str) -> bytes:
+    """Return a queue and a task as a body names them, which leaves out the name of the default queue."""
+    front = b"" if queue == DEFAULT_QUEUE else queue.encode()
+    return bytes((len(front),)) + front + len(task).to_bytes(2) + task.encode()

@@ -1,6 +1,6 @@
 """Chart of the jobs that become due within the next hour, day or month; its bars link to these jobs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from django_delayq.admin.charts.drawing import Chart, Series
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import DAY_US, HOUR_US, moment_us
 from django_delayq.metrics import MINUTE_US
+from django_delayq.monitoring.due import due_in_all_shards
 from django_delayq.templatetags.delayq import grouped, zoned
 
 
@@ -52,21 +53,6 @@ def read(page: PageContext) -> Upcoming:
     name = chosen if chosen in SPANS else _DEFAULT
     edges = list(_edges(page, SPANS[name]))
     return Upcoming(name, edges, due_in_all_shards(page, edges, list(page.snapshot.queues)))
-
-
-def due_in_all_shards(page: PageContext, edges: Sequence[int], queues: Sequence[str]) -> dict[str, list[int]]:
-    """Return how many jobs of each queue that has some become due from each edge to before the next; one round trip."""
-    found = page.reads.read(lambda shard: page.store.dashboard(shard).read_due_histogram(edges, queues=queues))
-    return summed(found.values())
-
-
-def summed(histograms: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:
-    """Return the numbers of several shards together."""
-    found: dict[str, list[int]] = {}
-    for histogram in histograms:
-        for name, counts in histogram.items():
-            found[name] = [a + b for a, b in zip(found.get(name, [0] * len(counts)), counts, strict=True)]
-    return found
 
 
 def chart(page: PageContext, upcoming: Upcoming, *, link: Callable[[str], str]) -> Chart:

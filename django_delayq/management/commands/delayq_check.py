@@ -12,9 +12,9 @@ from django_delayq.clock import estimated_us
 from django_delayq.display.text import printable
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.management.liveness import check_liveness
 from django_delayq.management.preflight import Findings, judge_jobs, judge_layout, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
+from django_delayq.monitoring.liveness import check_liveness
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.servers.server_check import CheckedServer
 from django_delayq.store.shard import Shard

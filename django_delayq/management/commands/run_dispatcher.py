@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from django_delayq.management.monitored import add_http, monitored
 from django_delayq.management.serving import dispatchers, follow_layout
 from django_delayq.management.starting import (
     add_backend,
@@ -26,6 +27,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the options."""
         add_backend(parser)
+        add_http(parser)
         force = "Accept a changed SHARDS although jobs with a key still wait."
         parser.add_argument("--force-shards", action="store_true", help=force)
         # For our own child processes, which end with their parent.
@@ -41,5 +43,15 @@ class Command(BaseCommand):
             stop_with_parent(services)
         config = store.config
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
-        ready = partial(announce, self, sentence, options)
-        run_services(services, reporters, ready=ready, follow=partial(follow_layout, store, served))
+        with monitored(self, store, services, options) as systemd:
+
+            def ready() -> None:
+                announce(self, sentence, options)
+                systemd.ready()
+
+            run_services(
+                *(services, reporters),
+                ready=ready,
+                stopping=systemd.stopping,
+                follow=partial(follow_layout, store, served),
+            )

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
 from django_delayq.conf.config import Config, WorkerConfig
+from django_delayq.management.monitored import add_http, monitored
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.queue_option import add_queues, with_queues
 from django_delayq.management.serving import follow_layout, workers
@@ -43,6 +44,7 @@ class Command(BaseCommand):
         add_backend(parser)
         add_setting_options(parser, WorkerConfig)
         add_queues(parser)
+        add_http(parser)
         parser.add_argument("--pool", choices=POOLS, default=POOLS[0], help="What runs the jobs. Default: %(default)s.")
         parser.add_argument("--forward-to", help="For --pool forwarder: the dotted path of a function, or 'stream'.")
         parser.add_argument("--max-jobs", type=int, help="Jobs after which a process of the pool is replaced.")
@@ -61,6 +63,8 @@ class Command(BaseCommand):
         check_pool(options)
         _check_middleware(options["backend"])
         if options["processes"] > 1:
+            if options["http"]:
+                raise CommandError("--http is of one process: start several run_worker instead of --processes.")
             return run_workers(options)
         store = open_store(options["backend"])
         if options["reload"]:
@@ -103,10 +107,19 @@ class Command(BaseCommand):
         if options["with_dispatcher"]:
             child = SupervisedCommand("run_dispatcher", *backend_option(options["backend"]))
         try:
-            ready, follow = partial(announce, self, sentence, options), partial(follow_layout, store, served)
-            run_services(
-                services, reporters, ready=ready, shutdown=shutdown, follow=None if options["drain"] else follow
-            )
+            with monitored(self, store, services, options) as systemd:
+
+                def ready() -> None:
+                    announce(self, sentence, options)
+                    systemd.ready()
+
+                run_services(
+                    *(services, reporters),
+                    ready=ready,
+                    stopping=systemd.stopping,
+                    shutdown=shutdown,
+                    follow=None if options["drain"] else partial(follow_layout, store, served),
+                )
         finally:
             if child and shutdown.has_deadline:
                 # Not waited for: it also ends with this process.

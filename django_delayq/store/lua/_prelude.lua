@@ -13,6 +13,7 @@
 local PRIORITY_STEP, LATEST = 35184372088832, 9007199254740991
 -- In µs, as all times.
 local MINUTE = 60000000
+local MOST_ENQUEUED = 2000
 -- Bits of a member's last byte, as in Flag of job/job.py.
 local HAS_EXTRAS, DELAYED, LARGE, LIMITED = 1, 2, 4, 64
 -- `next_promotion` as check_next_due() read it.

@@ -36,6 +36,21 @@ local function list_queue(now, ready)
   if redis.call('ZADD', queues, now, queue_of(ready)) == 1 then change_version(now) end
 end
 
+-- The part of a body that names its queue and its task, with the lengths of both names.
+local function names_of(body)
+  local task_at = 5 + (string.byte(body, 4) or 0)
+  return string.sub(body, 4, task_at + 1 + 256 * (string.byte(body, task_at) or 0) + (string.byte(body, task_at + 1) or 0))
+end
+
+-- Count stored jobs of one queue and task. Beyond MOST_ENQUEUED of these pairs they count without their names.
+local function count_enqueued(names, number)
+  -- Statistics: if the key has another type (it was edited manually), nothing is counted, and the jobs are stored.
+  if redis.pcall('HINCRBY', enqueued, names, number) == number and redis.call('HLEN', enqueued) > MOST_ENQUEUED then
+    redis.call('HDEL', enqueued, names)
+    redis.call('HINCRBY', enqueued, '', number)
+  end
+end
+
 -- `next_due` holds the first due time of each queue; every script that removes scheduled jobs calls this.
 local function index_due(scheduled)
   local first = lowest(scheduled, 0)

@@ -1,6 +1,6 @@
 -- Enqueue: all jobs of a batch (1 to 250) are stored, each in `scheduled` or `ready`, or none is. Safe to repeat: a job
 --   whose id exists (also as a dead letter) is skipped, and so is one that `cancel` withdrew before it arrived.
--- KEYS: jobs, job_extras, unique_keys, dead_bodies, queues, queues_version, next_due, notify, next_promotion,
+-- KEYS: jobs, job_extras, unique_keys, dead_bodies, enqueued, queues, queues_version, next_due, notify, next_promotion,
 --   notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, throttles, throttle_ends, shards, lingering; then scheduled,
 --   ready and notify of each queue of the batch.
 -- ARGV: now, head start (ms), number of the layout ('' = no job is here because of its routing value), then per job:
@@ -101,11 +101,14 @@ if has_extras then check_hashes(job_extras, lingering); check_tenants() end
 for queue in pairs(timed) do check_scheduled(KEYS[FIXED + 3 * queue - 2]) end
 for queue in pairs(untimed) do check_ready(KEYS[FIXED + 3 * queue - 1]) end
 
+local stored = {}
 for _, job in ipairs(batch) do
   -- Not HSETNX: only `pause` and `quiet` call it, so the ACL rule of a producer, which lacks it, forbids both.
   if redis.call('HEXISTS', jobs, job.id) == 0 then
     -- The first write needs memory: if the memory is full, Redis refuses the whole batch.
     redis.call('HSET', jobs, job.id, job.body)
+    local names = names_of(job.body)
+    stored[names] = (stored[names] or 0) + 1
     if job.extra then
       redis.call('HSET', job_extras, job.id, job.extra)
       if job.left ~= '' then keep_lingering(job.left) end
@@ -123,6 +126,7 @@ for _, job in ipairs(batch) do
     entries[#entries + 1], entries[#entries + 2] = job.due or rank_of(job.member, now, head_start), job.member
   end
 end
+for names, count in pairs(stored) do count_enqueued(names, count) end
 for queue, entries in pairs(timed) do
   if entries[1] then put_scheduled(KEYS[FIXED + 3 * queue - 2], entries) end
 end

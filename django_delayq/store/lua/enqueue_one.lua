@@ -1,7 +1,7 @@
 -- Enqueue_one: one job without a unique key is stored in `scheduled` or `ready`, as `enqueue` stores it, in half the
 --   time. Safe to repeat: a job whose id exists (also as a dead letter) is skipped, and so is one that `cancel` withdrew
 --   before it arrived.
--- KEYS: jobs, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, withdrawn,
+-- KEYS: jobs, dead_bodies, enqueued, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, withdrawn,
 --   scheduled, ready, queue_notify.
 -- ARGV: now, head start (ms), member, due time ('' = at once, '+n' = n µs from now, n = µs since the epoch), body.
 -- Returns: now (µs).
@@ -26,4 +26,5 @@ else
   redis.call('HSET', jobs, id, body)
   list_and_notify(now, ready, queue_notify, listed)
 end
+count_enqueued(names_of(body), 1)
 return {now}

@@ -1,6 +1,6 @@
 -- Plant: the next jobs of recurring schedules are enqueued, each only if its schedule is as the caller read it: so several
 --   dispatchers plant each job once. A repeated call finds that its jobs are planted.
--- KEYS: schedules, next_planting, jobs, job_extras, queues, queues_version, next_due, notify, next_promotion,
+-- KEYS: schedules, next_planting, jobs, job_extras, enqueued, queues, queues_version, next_due, notify, next_promotion,
 --   notify_dispatcher, tenant_jobs, turns, tenants; then scheduled, ready and notify of each queue of the batch.
 -- ARGV: now, head start (ms), then per job (1 to 250): id of its schedule, the version and the last occurrence (µs) that
 --   the caller read, flags that the record gets, when the next job of the schedule is planted ('' = never), and its own
@@ -16,7 +16,7 @@ for base = FIXED, #KEYS - 3, 3 do check_scheduled(KEYS[base + 1]); check_ready(K
 promotion_at = redis.call('GET', next_promotion)
 local timed, untimed, planted, at = {}, {}, {}, 3
 -- Written together after the loop: a call costs more than what it does.
-local bodies, records, plans, first_plan = {}, {}, {}, math.huge
+local bodies, records, plans, first_plan, stored = {}, {}, {}, math.huge, {}
 while at <= #ARGV do
   local id, flags, next_time, occurrence = ARGV[at], tonumber(ARGV[at + 3]), ARGV[at + 4], tonumber(ARGV[at + 5])
   local schedule = read_schedule(id)
@@ -28,6 +28,8 @@ while at <= #ARGV do
       local member, queue, due, body = ARGV[at + 6], tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]), ARGV[at + 9]
       schedule.occurrence, schedule.planted = occurrence, string.sub(member, 1, 12)
       bodies[#bodies + 1], bodies[#bodies + 2] = schedule.planted, body
+      local names = names_of(body)
+      stored[names] = (stored[names] or 0) + 1
       records[#records + 1], records[#records + 2] = schedule.planted, ARGV[at + 10]
       local batch = due > now and timed or untimed
       local entries = batch[queue] or {}
@@ -60,6 +62,7 @@ if #bodies > 0 then
   redis.call('HSET', jobs, unpack(bodies))
   redis.call('HSET', job_extras, unpack(records))
 end
+for names, count in pairs(stored) do count_enqueued(names, count) end
 if #plans > 0 then redis.call('ZADD', next_planting, unpack(plans)) end
 if first_plan < (tonumber(promotion_at or '') or math.huge) then push_notification(notify_dispatcher) end
 for queue, entries in pairs(timed) do put_scheduled(KEYS[FIXED + 3 * queue - 2], entries) end

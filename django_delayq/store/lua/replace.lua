@@ -2,8 +2,8 @@
 --   it. If a waiting job holds the key, that job gets the body, the options and the time of the new one. It keeps its id,
 --   and its turn if both are ready; its attempts count from 1 again. If the holder runs, nothing happens to it. Either all
 --   of this is done, or nothing. A repeated call stores no second job, but replaces again.
--- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, queues, queues_version, next_due, notify,
---   next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for, shards,
+-- KEYS: jobs, attempts, job_extras, unique_keys, claim_records, dead_bodies, enqueued, queues, queues_version, next_due,
+--   notify, next_promotion, notify_dispatcher, withdrawn, tenant_jobs, turns, tenants, limit_jobs, next_let_in, waiting_for, shards,
 --   lingering; then scheduled, ready, notify, recovered and parked of each queue of the new jobs and of the holders.
 -- ARGV: now, head start (ms), number of the layout ('' = it does not matter), then per job: number of its queue, member,
 --   due time ('' = at once, '+n' = n µs from now, n = µs since the epoch), body (signed for the id of the holder if there
@@ -81,6 +81,8 @@ for _, job in ipairs(batch) do
   if job.place then
     leave(job.place, job.holder, job.score)
     redis.call('HDEL', attempts, job.id)
+  else
+    count_enqueued(names_of(job.body), 1)
   end
   redis.call('HSET', job_extras, job.id, job.extra)
   redis.call('HSET', unique_keys, job.key, job.member)

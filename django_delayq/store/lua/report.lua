@@ -1,6 +1,6 @@
 -- Report: a dispatcher or worker reports that it is alive, its status, its metrics and its endings; or it deregisters.
--- KEYS: metrics, metrics_by_hour, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges, finished,
---   releases.
+-- KEYS: metrics, metrics_by_hour, totals, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges,
+--   finished, releases.
 -- ARGV: now, its code (8 bytes), worker or dispatcher, its status ('' = deregister), its release ('' = deregister), a chunk
 --   of endings ('' = none), the number of them, how many endings are kept at least, if that many came (0 = none), and most
 --   of their bytes; then per dimension: its name, the row to add to the current minute. A row is text,
@@ -31,10 +31,23 @@ local function field_of(an_hour, dimension)
   return string.format('%.0f ', an_hour) .. dimension
 end
 
--- Adds the newest minute of a series to its hour. This happens once for each minute, when a later one begins, so that a
--- report seldom writes a row of an hour.
-local function add_to_hour(dimension, series)
+-- A queue or task that has no series any more makes room for others.
+local function add_to_total(dimension, line)
+  local its_total = redis.call('HGET', totals, dimension)
+  if not its_total and redis.call('HLEN', totals) >= MOST_DIMENSIONS then
+    for _, each in ipairs(redis.call('HRANDFIELD', totals, LOOKED)) do
+      if redis.call('HEXISTS', metrics, each) == 0 then redis.call('HDEL', totals, each) end
+    end
+    if redis.call('HLEN', totals) >= MOST_DIMENSIONS then return end
+  end
+  redis.call('HSET', totals, dimension, total(its_total or '', line))
+end
+
+-- Adds the newest minute of a series to its hour and to its totals. This happens once for each minute, when a later one
+-- begins, so that a report seldom writes these rows.
+local function end_minute(dimension, series)
   local newest, line = string.match(series, '^(%d+) ([^\n]*)\n')
+  if newest then add_to_total(dimension, line) end
   local its_hour = newest and math.floor(tonumber(newest) / 60) or 0
   if its_hour <= hour - HOURS or its_hour > hour + 1 then return end
   local field = field_of(its_hour, dimension)
@@ -49,7 +62,7 @@ end
 local function added(dimension, series, row)
   local newest, line, rest = string.match(series, '^(%d+) ([^\n]*)\n()')
   if tonumber(newest) == minute then return minute .. ' ' .. total(line, row) .. '\n' .. string.sub(series, rest) end
-  add_to_hour(dimension, series)
+  end_minute(dimension, series)
   local kept = 0
   for _ = 2, newest and MINUTES or 0 do kept = string.find(series, '\n', kept + 1, true) or #series end
   return minute .. ' ' .. row .. '\n' .. string.sub(series, 1, kept)
@@ -80,7 +93,7 @@ local function add_endings()
 end
 
 -- Read before the first write: a key of another type (edited manually) must fail the script before it changed anything.
-check_hashes(process_reports, quiet_workers, worker_names, exchanges, metrics_by_hour, releases)
+check_hashes(process_reports, quiet_workers, worker_names, exchanges, metrics_by_hour, totals, releases)
 redis.call('ZCARD', dispatchers)
 redis.call('LLEN', finished)
 local known = redis.call('HLEN', metrics)
@@ -101,7 +114,7 @@ end
 local random = redis.call('HRANDFIELD', metrics)
 local oldest = random and redis.call('HGET', metrics, random) or ''
 if random and math.abs((tonumber(string.match(oldest, '^%d+')) or 0) - minute) > STALE then
-  add_to_hour(random, oldest)
+  end_minute(random, oldest)
   redis.call('HDEL', metrics, random)
 end
 for _, field in ipairs(redis.call('HRANDFIELD', metrics_by_hour, LOOKED)) do

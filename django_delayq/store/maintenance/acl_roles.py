@@ -64,12 +64,14 @@ PRODUCER = AclRole(
     ),
     plain=("BLMOVE", "HEXISTS", "HGET", "HMGET", "HSCAN", "TIME", "WAIT", "ZSCORE", *_SHARDS),
 )
-#: `run_dispatcher`.
+#: What the figures of monitoring are read with.
+_FIGURES = ("snapshot", "due_histogram", "read_totals")
+#: `run_dispatcher`, also with `--http`.
 DISPATCHER = AclRole(
     name="dispatcher",
     scripts=(
         *("promote", "let_in", "plant", "declare_schedules", "cancel", "reclaim", "report", "set_limits"),
-        "set_layout",
+        *("set_layout", *_FIGURES),
     ),
     plain=("BLPOP", "GETRANGE", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "TIME", "ZREM", "ZSCORE", *_SHARDS),
 )
@@ -77,7 +79,7 @@ DISPATCHER = AclRole(
 SHARDS = AclRole(
     name="shards",
     includes=(DISPATCHER,),
-    scripts=("hand_over_schedule", "take_over_schedule", "count_lingering", "snapshot"),
+    scripts=("hand_over_schedule", "take_over_schedule", "count_lingering"),
     plain=("HDEL", "HGETALL", "HSET", "MEMORY|USAGE", "ZADD", *_COUNT),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
@@ -101,7 +103,7 @@ WORKER = AclRole(
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
 VIEW = AclRole(
     name="view",
-    scripts=("find", "page", "snapshot", "due_histogram", "find_tenants", "find_limits", "find_error_groups"),
+    scripts=("find", "page", *_FIGURES, "find_tenants", "find_limits", "find_error_groups"),
     plain=("GET", "HGET", "HLEN", "HMGET", "HSCAN", "HVALS", "LRANGE", "TIME", "ZSCORE", "ZUNION"),
 )
 #: People who also cancel, stop, reschedule, move, requeue and discard jobs, pause queues and tasks, quiet workers,

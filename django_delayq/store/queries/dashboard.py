@@ -20,6 +20,8 @@ _SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
 #: The keys of a shard that grow with its jobs, beside those of each queue; and how many of their entries are measured.
 _LARGE = ("jobs", "attempts", "job_extras", "unique_keys", "claim_records", "leases", "dead_letters", "dead_bodies")
 _SAMPLES = 50
+#: The spans that one call of `due_histogram` counts, about 2 µs each: other commands wait meanwhile.
+_COUNTS = 2_000
 
 
 class DashboardQueries:
@@ -61,10 +63,15 @@ class DashboardQueries:
 
     def read_due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> Reading[dict[str, list[int]]]:
         """Return the reading of `due_histogram()`."""
-        keys = [self._shard.keys.scheduled(queue) for queue in queues]
-        [found] = yield [self._shard.call(_DUE_HISTOGRAM, list(edges_us), more_keys=keys)]
+        size = max(1, _COUNTS // len(edges_us))
+        batches = [queues[first : first + size] for first in range(0, len(queues), size)]
+        replies = yield [
+            self._shard.call(_DUE_HISTOGRAM, edges_us, more_keys=[self._shard.keys.scheduled(each) for each in batch])
+            for batch in batches
+        ]
         return {
-            queues[number - 1]: [int(each) for each in counts.split()]
+            batch[number - 1]: [int(each) for each in counts.split()]
+            for batch, found in zip(batches, replies, strict=True)
             for number, counts in zip(found[::2], found[1::2], strict=True)
         }
 

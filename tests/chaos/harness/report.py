@@ -24,6 +24,7 @@ STAY = frozenset(
         "notify_dispatcher",
         "notify",
         "shards",
+        "enqueued",
         "dead_letters",
         "dead_bodies",
         "dead_bytes",
@@ -32,6 +33,7 @@ STAY = frozenset(
         "error_groups",
         "finished",
         "metrics_by_hour",
+        "totals",
         "releases",
         "no_reclaim_before",
     )

@@ -30,6 +30,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.endings import EndingQueries
 from django_delayq.store.queries.result_waiter import wait_for_result
+from django_delayq.store.queries.totals import TotalsQueries
 from django_delayq.store.records import DeclaredBy, ExtrasRecord
 from django_delayq.store.schedules.definition import Definition
 from django_delayq.store.schedules.schedule_declarations import ScheduleDeclarations
@@ -406,6 +407,7 @@ def dashboard(role: ShardApis, every: ShardApis) -> Any:
     queries = role.store.dashboard(role.shard.index)
     assert queries.due_histogram([0, 2 * every.clock.now_us], queues=["default"])["default"][0]
     assert role.shard.read(role.store.lingering(role.shard.index).read_known()).values >= 0
+    assert role.shard.read(TotalsQueries(role.shard).read_totals()).enqueued
     return queries.snapshot(tasks=["t"]).queues["default"].scheduled
 
 
@@ -571,7 +573,8 @@ _PRODUCER = (
     "change_schedules read_schedules"
 )
 _DISPATCHER = (
-    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules"
+    "report promote let_in read_expired reclaim listen set_limits check_servers check_shards plant declare_schedules "
+    "dashboard"
 )
 _VIEW = (
     "read_layout find holder page read_queues endings dashboard server find_tenants find_limits find_error_groups "
@@ -592,14 +595,16 @@ OWN = {
 BORROWED = {
     "producer": "move revive undo_requeue read_served_queues plant read_layout",
     "dispatcher": "sweep enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive undo_requeue "
-    "discard notify heartbeat use_limit read_served_queues change_schedules read_layout",
-    "worker": "move requeue revive undo_requeue discard find_tenants find_error_groups read_layout",
+    "discard notify heartbeat use_limit read_served_queues change_schedules read_layout settle_and_claim read_queues "
+    "server find_limits find_error_groups",
+    "worker": "move requeue revive undo_requeue discard find_tenants find_limits find_error_groups read_layout "
+    "read_queues server",
     "view": "ended read_served_queues check_servers",
     "action": "ended let_in set_limits use_limit read_served_queues check_servers plant report",
     "check": "enqueue cancel reschedule reclaim undo_requeue move find ended holder dashboard server find_tenants "
     "find_error_groups set_limits read_served_queues change_schedules read_schedules plant read_layout count_left",
     "shards": "enqueue cancel cancel_kept stop reschedule move find ended holder requeue revive undo_requeue discard "
     "notify heartbeat use_limit read_queues read_served_queues change_schedules read_layout read_schedules "
-    "find_tenants find_limits find_error_groups dashboard server sweep settle_and_claim check_consistency",
+    "find_tenants find_limits find_error_groups server sweep settle_and_claim check_consistency",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

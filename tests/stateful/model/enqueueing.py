@@ -57,7 +57,7 @@ class Enqueueing(Limited):
             self.jobs[raw_id] = job
             if job.throttle and isinstance(draft.unique, Throttle):
                 self.windows[job.throttle] = raw_id, self.now + draft.unique.window_us
-            self.counts["enqueued"] += 1
+            self._count_enqueued(draft.job)
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
         self._follow()
         return held
@@ -135,7 +135,7 @@ class Enqueueing(Limited):
             known = self.jobs.get(raw_id)
             place = known and known.place
             if known is None:
-                self.counts["enqueued"] += 1
+                self._count_enqueued(draft.job)
             elif not known.waits:
                 continue
             else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from django_delayq.conf.queue_options import NO_OPTIONS, QueueOptions
-from django_delayq.job.job import Flag
+from django_delayq.job.job import Flag, Job
 from tests.stateful.model.turns import Turns
 from tests.stateful.model.values import ModelJob, Place
 
@@ -33,6 +33,8 @@ class ModelState:
     cancelled: dict[bytes, int] = field(default_factory=dict)
     withdrawn: dict[bytes, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    #: Queue and task -> jobs that were stored.
+    enqueued: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Queue -> when a job of it was last made ready, claimed, or held.
     queues: dict[str, int] = field(default_factory=dict)
     #: Changes when a queue appears or is removed.
@@ -130,6 +132,10 @@ class ModelState:
         else:
             job.place, job.score = Place.READY, self.rank(job, self.now)
             self._list_queue(job.queue)
+
+    def _count_enqueued(self, job: Job) -> None:
+        self.counts["enqueued"] += 1
+        self.enqueued[job.queue, job.task] += 1
 
     def _end(self, job: ModelJob, how: str, *, keep: bool = False) -> None:
         if keep and job.has(Flag.KEEPS_RESULT):

@@ -195,7 +195,7 @@ class Schedules(Limited):
         job = ModelJob.of(draft)
         job.use(self.options_of(job.queue))
         self.jobs[job.raw_id] = job
-        self.counts["enqueued"] += 1
+        self._count_enqueued(draft.job)
         self._wait(job, draft.due_us)
         if job.place is Place.READY:
             job.score = self.rank(job, draft.due_us)

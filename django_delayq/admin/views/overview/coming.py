@@ -6,11 +6,11 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, pgettext
 
-from django_delayq.admin.charts import delays
-from django_delayq.admin.charts.delays import DelayForecast, Quarter
 from django_delayq.admin.charts.drawing import Chart, Series
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.display.text import printable
+from django_delayq.monitoring import delays
+from django_delayq.monitoring.delays import DelayForecast, Quarter
 from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 
 #: Most late quarters that have a sentence; and if none is late, the largest ones that are listed.
@@ -39,7 +39,7 @@ def show(page: PageContext) -> PageResponse:
         slots=found.slots,
         guessed=", ".join(printable(name) for name in found.guessed if any(found.loads[name].due)),
         is_compared=is_compared,
-        comparison=delays.compare(page) if is_compared else None,
+        comparison=delays.compare(page, page.store.endings(reads=page.reads)) if is_compared else None,
         compare_url=page.url("coming", compare=1),
     )
 

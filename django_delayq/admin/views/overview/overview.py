@@ -7,13 +7,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_delayq.admin.alerts import alerts
-from django_delayq.admin.charts import delays, history, upcoming
+from django_delayq.admin.charts import history, upcoming
 from django_delayq.admin.lists.filters import Filter
 from django_delayq.admin.lists.job_lists import FAILED, read
 from django_delayq.admin.lists.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.queues.queues import states
 from django_delayq.metrics import ALL_JOBS
+from django_delayq.monitoring import delays
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.templatetags.delayq import duration_text, grouped, percent
 
@@ -58,7 +59,10 @@ def show(page: PageContext) -> PageResponse:
     tab = chosen["charts"] if chosen["charts"] in _TABS else ""
     newest = read(page, FAILED, Filter(count=_LOOKED)).rows if now.dead else []
     coming = upcoming.read(page)
-    tiles, found = _tiles(page, now), alerts(page, newest, late_us=delays.first_late_us(page, coming))
+    tiles, found = (
+        _tiles(page, now),
+        alerts(page, newest, late_us=delays.first_late_us(page, coming.edges, coming.by_queue)),
+    )
     return page.render(
         "overview.html",
         tab="overview",

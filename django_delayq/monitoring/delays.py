@@ -1,15 +1,16 @@
 """How late the jobs of the next day will start: what is due, by the minute where it matters, and its forecast."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from django_delayq.admin.charts.upcoming import Upcoming, due_in_all_shards, summed
-from django_delayq.admin.page import PageContext
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US
+from django_delayq.job.ending import Ending
 from django_delayq.load_forecast import QueueLoad, StepForecast, WorkerSlots, forecast, slots_needed
-from django_delayq.metrics import ALL_JOBS, MINUTE_US, queue_dimension
+from django_delayq.metrics import ALL_JOBS, MINUTE_US, mean_run_us, queue_dimension
+from django_delayq.monitoring.due import due_in_all_shards, summed
+from django_delayq.monitoring.store_view import StoreView
 from django_delayq.store.client.reading import Reading, together
 
 QUARTER_US = 15 * MINUTE_US
@@ -87,18 +88,18 @@ class DelayForecast:
         return replace(found, slots_needed=needed)
 
 
-def read(page: PageContext) -> DelayForecast:
+def read(view: StoreView) -> DelayForecast:
     """Read what is due; two round trips besides the snapshot's, of which the second counts minutes where it matters."""
-    start_us, queues = page.now_us // MINUTE_US * MINUTE_US, list(page.snapshot.queues)
+    start_us, queues = view.now_us // MINUTE_US * MINUTE_US, list(view.snapshot.queues)
     minutes = DAY_US // MINUTE_US
     ranges = list(_ranges(start_us, minutes))
     # Jobs that were due within the current minute wait already.
-    edges = [max(page.now_us, start_us + first * MINUTE_US) for first, _last in ranges] + [start_us + DAY_US]
-    due = due_in_all_shards(page, edges, queues)
-    workers = _workers(page, queues)
-    run_us, guessed = _run_times(page, queues)
+    edges = [max(view.now_us, start_us + first * MINUTE_US) for first, _last in ranges] + [start_us + DAY_US]
+    due = due_in_all_shards(view, edges, queues)
+    workers = _workers(view, queues)
+    run_us, guessed = _run_times(view, queues)
     heavy = _heavy(due, run_us, workers)
-    details = _minutes(page, start_us, [(ranges[quarter], names) for quarter, names in heavy.items()])
+    details = _minutes(view, start_us, [(ranges[quarter], names) for quarter, names in heavy.items()])
     loads = {}
     for name in queues:
         by_minute = [0.0] * minutes
@@ -107,20 +108,20 @@ def read(page: PageContext) -> DelayForecast:
                 by_minute[first:last] = details[first, name]
             elif name in due:
                 by_minute[first:last] = [due[name][quarter] / (last - first)] * (last - first)
-        loads[name] = _load(page, name, by_minute, run_us[name])
+        loads[name] = _load(view, name, by_minute, run_us[name])
     return DelayForecast(start_us=start_us, loads=loads, workers=workers, guessed=guessed)
 
 
-def first_late_us(page: PageContext, upcoming: Upcoming) -> int | None:
-    """Return since when jobs start late if those of each bar are due evenly within it; None if none does.
+def first_late_us(view: StoreView, edges: Sequence[int], due: Mapping[str, Sequence[int]]) -> int | None:
+    """Return since when jobs start late if those between two edges are due evenly; None if none does.
 
     No round trip. Many jobs that are due at one moment may be late all the same: `read()` counts by the minute.
     """
-    steps, workers = list(pairwise(upcoming.edges)), _workers(page, list(upcoming.by_queue))
+    steps, workers = list(pairwise(edges)), _workers(view, list(due))
     # Alerts of their own name queues that nobody serves.
-    names = [name for name in upcoming.by_queue if any(name in worker.queues for worker in workers)]
-    run_us, _guessed = _run_times(page, names)
-    loads = {name: _load(page, name, upcoming.by_queue[name], run_us[name]) for name in names}
+    names = [name for name in due if any(name in worker.queues for worker in workers)]
+    run_us, _guessed = _run_times(view, names)
+    loads = {name: _load(view, name, due[name], run_us[name]) for name in names}
     # The first bar and the last one may be shorter than the others.
     longest_us = max(end - start for start, end in steps)
     found = forecast(loads, workers, step_us=longest_us)
@@ -132,19 +133,19 @@ def _is_late(delay_us: int | None) -> bool:
     return delay_us is None or delay_us > LATE_US
 
 
-def _workers(page: PageContext, queues: Sequence[str]) -> list[WorkerSlots]:
+def _workers(view: StoreView, queues: Sequence[str]) -> list[WorkerSlots]:
     """Return the slots of the workers, and which of the queues they take jobs from: none from a paused one."""
-    states = page.snapshot.queues
+    states = view.snapshot.queues
     active = [name for name in queues if name not in states or not states[name].paused]
     return [
         WorkerSlots(slots=each.slots, queues=frozenset(name for name in active if each.serves(name)))
-        for each in page.workers
+        for each in view.workers
     ]
 
 
-def _load(page: PageContext, name: str, due: Sequence[float], run_us: float) -> QueueLoad:
+def _load(view: StoreView, name: str, due: Sequence[float], run_us: float) -> QueueLoad:
     """Return the load of a queue, with the jobs that wait already."""
-    state = page.snapshot.queues[name]
+    state = view.snapshot.queues[name]
     return QueueLoad(ready=state.ready + state.overdue, due=due, run_us=run_us)
 
 
@@ -158,10 +159,11 @@ def _ranges(start_us: int, minutes: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _run_times(page: PageContext, queues: Sequence[str]) -> tuple[dict[str, float], list[str]]:
+def _run_times(view: StoreView, queues: Sequence[str]) -> tuple[dict[str, float], list[str]]:
     """Return the mean run time of each queue, and the queues of which none is known."""
-    of_all = page.snapshot.hour(ALL_JOBS).mean_run_us or _UNKNOWN_RUN_US
-    known = {name: page.snapshot.hour(queue_dimension(name)).mean_run_us for name in queues}
+    series, now_us = view.snapshot.metrics, view.now_us
+    of_all = mean_run_us(series.get(ALL_JOBS, b""), now_us=now_us) or _UNKNOWN_RUN_US
+    known = {name: mean_run_us(series.get(queue_dimension(name), b""), now_us=now_us) for name in queues}
     return {name: us or of_all for name, us in known.items()}, [name for name, us in known.items() if us is None]
 
 
@@ -184,24 +186,24 @@ def _heavy(
 
 
 def _minutes(
-    page: PageContext, start_us: int, wanted: Sequence[tuple[tuple[int, int], list[str]]]
+    view: StoreView, start_us: int, wanted: Sequence[tuple[tuple[int, int], list[str]]]
 ) -> dict[tuple[int, str], list[float]]:
     """Return the jobs due in each minute of these quarters: (first minute, queue) -> numbers."""
     if not wanted:
         return {}
 
     def of_shard(shard: int) -> Reading[list[dict[str, list[int]]]]:
-        dashboard = page.store.dashboard(shard)
+        dashboard = view.store.dashboard(shard)
         return together(
             [
                 dashboard.read_due_histogram(
-                    [max(page.now_us, start_us + minute * MINUTE_US) for minute in range(first, last + 1)], queues=names
+                    [max(view.now_us, start_us + minute * MINUTE_US) for minute in range(first, last + 1)], queues=names
                 )
                 for (first, last), names in wanted
             ]
         )
 
-    by_shard = page.reads.read(of_shard)
+    by_shard = view.reads.read(of_shard)
     found: dict[tuple[int, str], list[float]] = {}
     for number, ((first, last), names) in enumerate(wanted):
         counts = summed(histograms[number] for histograms in by_shard.values())
@@ -224,12 +226,12 @@ class Comparison:
     off_us: int
 
 
-def compare(page: PageContext) -> Comparison | None:
-    """Compute the delays of the jobs that ended within the last hour; None if none is known. One round trip."""
-    start_us = page.now_us // MINUTE_US * MINUTE_US - HOUR_US
+def compare(view: StoreView, endings: Iterable[Ending]) -> Comparison | None:
+    """Compute the delays of those jobs that ended within the last hour; None if none did."""
+    start_us = view.now_us // MINUTE_US * MINUTE_US - HOUR_US
     ran = [
         (each.queue, (each.started_us - each.lag_us - start_us) // MINUTE_US, each.lag_us, each.run_us)
-        for each in page.store.endings(reads=page.reads)
+        for each in endings
         if each.started_us is not None and each.lag_us is not None and each.run_us is not None
     ]
     ran = [each for each in ran if 0 <= each[1] < HOUR_US // MINUTE_US]
@@ -245,7 +247,7 @@ def compare(page: PageContext) -> Comparison | None:
     loads = {
         name: QueueLoad(ready=0, due=counts, run_us=sum(took[name]) / len(took[name])) for name, counts in due.items()
     }
-    steps = forecast(loads, _workers(page, list(due)), step_us=MINUTE_US)
+    steps = forecast(loads, _workers(view, list(due)), step_us=MINUTE_US)
     # What the model does not see end within the hour took until its end at least.
     computed = [HOUR_US if step.delay_us is None else step.delay_us for step in steps]
     busy = [at for at, step in enumerate(steps) if step.due]

@@ -1,0 +1,71 @@
+"""The figures as views of the project: for programs, behind the permission to see the pages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.http import HttpRequest
+from django.test import Client
+from django.urls import reverse
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.admin.jobs import HOSTILE, add, add_dead
+from tests.admin.reports import tell
+from tests.shard_apis import ShardApis
+
+VIEWS = ("metrics", "stats")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize(
+    ("kind", "status"), [("superuser", 200), ("manager", 200), ("viewer", 200), ("staff", 403), ("anonymous", 403)]
+)
+def test_who_may_see_the_pages_may_see_the_figures(
+    kind: str, status: int, name: str, visitor: Callable[..., Client], stock: ShardApis
+) -> None:
+    address = reverse(f"delayq:{name}")
+    for method in ("get", "head"):
+        assert getattr(visitor(kind), method)(address).status_code == status
+    for method in ("post", "put", "delete", "patch"):
+        assert getattr(visitor(kind), method)(address).status_code == 405
+
+
+def has_token(request: HttpRequest) -> bool:
+    """Allow whoever sends the token."""
+    return request.headers.get("Authorization") == "Bearer secret"
+
+
+def test_a_function_of_the_project_may_decide(visitor: Callable[..., Client], stock: ShardApis, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"VIEW_PERMISSION": f"{__name__}.has_token"}}
+    browser, address = visitor("anonymous"), reverse("delayq:metrics")
+    assert browser.get(address).status_code == 403
+    assert browser.get(address, headers={"Authorization": "Bearer secret"}).status_code == 200
+
+
+def test_the_numbers_are_those_of_the_pages(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue="mail"), add(stock, delay=None, queue="mail"), add_dead(stock)
+    tell(stock, queue="mail", done=3, retried=2, slots=4)
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(browser.get(reverse("delayq:metrics")).content.decode())
+        for sample in family.samples
+    }
+    assert found["delayq_jobs", ("queue", "mail"), ("state", "scheduled")] == 1
+    assert found["delayq_jobs", ("queue", "mail"), ("state", "ready")] == 1
+    assert found["delayq_queue_outcomes_total", ("outcome", "done"), ("queue", "mail")] == 3
+    assert found["delayq_queue_start_delay_seconds_count", ("queue", "mail")] == 5
+    assert found["delayq_jobs_failed",] == 1
+    # One more had claimed the job that failed.
+    assert found["delayq_processes", ("kind", "worker")] == 2
+    assert found["delayq_slots",] == 4
+    stats = browser.get(reverse("delayq:stats")).json()
+    assert (stats["scheduled"], stats["ready"], stats["failed"], stats["slots"]) == (1, 1, 1, 4)
+
+
+def test_hostile_names_break_no_line(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue=HOSTILE, task=HOSTILE)
+    tell(stock, queue=HOSTILE, task=HOSTILE, done=1)
+    text = browser.get(reverse("delayq:metrics")).content.decode()
+    names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+    assert all(name.startswith("delayq_") for name in names)
+    assert browser.get(reverse("delayq:stats")).json()["scheduled"] == 1

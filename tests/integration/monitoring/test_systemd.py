@@ -1,0 +1,76 @@
+"""Systemd: a socket of the test hears that a process is ready, that it is alive, and that it stops."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from django_delayq.monitoring.systemd import Systemd
+from tests.subprocesses import Processes
+
+
+@pytest.fixture
+def heard(tmp_path: Path) -> Iterator[socket.socket]:
+    """The socket that systemd would have."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.settimeout(30)
+        yield sock
+
+
+@pytest.mark.parametrize("command", ["run_dispatcher", "run_worker"])
+def test_a_process_tells_systemd_what_it_does(command: str, heard: socket.socket, processes: Processes) -> None:
+    process = processes.start(command, NOTIFY_SOCKET=heard.getsockname(), WATCHDOG_USEC="200000", WATCHDOG_PID="")
+    assert heard.recv(100) == b"READY=1"
+    assert process.running
+
+
+def test_the_watchdog_is_told_until_the_process_stops(heard: socket.socket, processes: Processes) -> None:
+    process = processes.start("run_dispatcher", NOTIFY_SOCKET=heard.getsockname(), WATCHDOG_USEC="200000")
+    assert [heard.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+    process.send(15)
+    assert process.wait() == 0
+    heard.settimeout(0)
+    said = []
+    while (text := _next(heard)) is not None:
+        said.append(text)
+    # It is alive while it stops, too.
+    assert said.count(b"STOPPING=1") == 1
+    assert set(said) <= {b"WATCHDOG=1", b"STOPPING=1"}
+
+
+def _next(heard: socket.socket) -> bytes | None:
+    try:
+        return heard.recv(100)
+    except BlockingIOError:
+        return None
+
+
+def test_an_abstract_address_is_one(tmp_path: Path) -> None:
+    name = f"delayq-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(f"\0{name}")
+        sock.settimeout(30)
+        Systemd({"NOTIFY_SOCKET": f"@{name}"}).ready()
+        assert sock.recv(100) == b"READY=1"
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({}, 0.0),
+        ({"WATCHDOG_USEC": "3000000"}, 0.0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "3000000"}, 3.0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}, 3.0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, 0.0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "x"}, 0.0),
+    ],
+)
+def test_the_watchdog_of_another_process_or_of_nobody_is_not_told(environ: dict[str, str], seconds: float) -> None:
+    assert Systemd(environ).watchdog == seconds
+
+
+def test_nobody_listens_any_more(tmp_path: Path) -> None:
+    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).stopping()
