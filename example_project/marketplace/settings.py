@@ -1,6 +1,7 @@
 """Settings of the example: a market whose sales open and close by delayed tasks. Not for production."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import django
@@ -56,6 +57,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    # In a container no other server has the static files.
+    *(["whitenoise.middleware.WhiteNoiseMiddleware"] if not DEBUG and find_spec("whitenoise") else []),
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
