@@ -82,6 +82,10 @@ class Command(BaseCommand):
         only.add_argument("--alive", action="store_true", help=text)
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
 
+    def execute(self, *args: Any, **options: Any) -> Any:
+        """Run the command. A probe leaves the system checks out: they import the URLs of the whole project."""
+        return super().execute(*args, **{**options, "skip_checks": options["skip_checks"] or options["alive"]})
+
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the report. Exits with 1 if anything is wrong."""
         read_settings(options["backend"])

@@ -138,3 +138,14 @@ def test_redis_away_is_an_error(delayq_settings: Any) -> None:
 def test_it_does_not_repair(delayq_settings: Any) -> None:
     with pytest.raises(CommandError, match="not allowed with argument"):
         call_command("delayq_check", "--alive", "--repair")
+
+
+def test_a_probe_does_not_import_the_urls_of_the_project(processes: Processes) -> None:
+    name = "settings_with_broken_urls"
+    (processes.folder / f"{name}.py").write_text("from process_settings import *\nROOT_URLCONF = 'no_such_urls'\n")
+    probe, whole = (
+        processes.start("delayq_check", *options, DJANGO_SETTINGS_MODULE=name) for options in (["--alive"], [])
+    )
+    assert probe.wait() == whole.wait() == 1
+    assert probe.output.startswith("WRONG: No dispatcher and no worker is running")
+    assert "No module named 'no_such_urls'" in whole.output
