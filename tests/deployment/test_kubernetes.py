@@ -8,7 +8,7 @@ from django_delayq import get_store
 from django_delayq.monitoring import prometheus
 from django_delayq.monitoring.accuracy import Accuracy
 from django_delayq.monitoring.figures import Figures
-from tests.deployment.files import FOLDER, MANIFESTS, STOP, container, judge, manifests, of_kind
+from tests.deployment.files import MANIFESTS, STOP, container, judge, manifests, of_kind
 from tests.sample_app.tasks import noop
 
 PORT = 9180
@@ -82,9 +82,3 @@ def test_the_scaler_reads_a_metric_of_a_scrape(delayq_settings: object) -> None:
     assert f"\n{metric['metric']['name']} 1.0\n" in text
     # The number of workers itself: Value would multiply it by the replicas that there are.
     assert metric["target"] == {"type": "AverageValue", "averageValue": "1"}
-
-
-def test_the_page_names_every_file() -> None:
-    page = (FOLDER.parent / "deployment.md").read_text()
-    files = [path for path in FOLDER.rglob("*") if path.is_file()]
-    assert [path.name for path in files if f"(deployment/{path.relative_to(FOLDER).as_posix()})" not in page] == []

@@ -1,0 +1,76 @@
+"""docs/deployment.md: every command that it shows names what exists, and its settings are legal."""
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import load_command_class
+
+from django_delayq.conf.settings import read_config
+from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, of_kind, services
+
+PAGE = (FOLDER.parent / "deployment.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+LINES = [line.removeprefix("$ ") for language, text in BLOCKS if language == "console" for line in text.splitlines()]
+UNIT_NAMES = {path.name for path in UNITS}
+
+
+def check_systemd(words: list[str]) -> None:
+    names = [word.rpartition("/")[2] for word in words if word.endswith(".service")]
+    assert names or words[-1] == "daemon-reload"
+    assert {re.sub(r"@\w+", "@", name) for name in names} <= UNIT_NAMES
+
+
+def check_compose(words: list[str]) -> None:
+    assert words[1] == "compose" and (ROOT / words[words.index("-f") + 1]).exists()
+    assert {word.partition("=")[0] for word in words if "=" in word} <= services().keys()
+
+
+def check_kubectl(words: list[str]) -> None:
+    files = {word for flag, word in zip(words, words[1:], strict=False) if flag == "-f"}
+    objects = {tuple(word.split("/")) for word in words if "/" in word}
+    assert files or objects
+    assert files <= {path.name for path in MANIFESTS}
+    there = {(kind.lower(), each["metadata"]["name"]) for kind in ("Job", "Deployment") for each in of_kind(kind)}
+    assert objects <= there
+
+
+def check_django(words: list[str]) -> None:
+    assert words[1] == "manage.py"
+    load_command_class("django_delayq", words[2]).create_parser("manage.py", words[2]).parse_args(words[3:])
+
+
+CHECKS = {
+    **dict.fromkeys(("cp", "systemctl", "systemd-analyze"), check_systemd),
+    "docker": check_compose,
+    "kubectl": check_kubectl,
+    "python": check_django,
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_names_what_exists(line: str) -> None:
+    words = shlex.split(line.removeprefix("sudo "))
+    CHECKS[words[0]](words)
+
+
+def test_the_page_has_no_code_that_nothing_checks() -> None:
+    assert {language for language, _ in BLOCKS} == {"console", "python"}
+
+
+def test_the_settings_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [text] = [text for language, text in BLOCKS if language == "python"]
+    (tmp_path / "settings.py").write_text(text)
+    monkeypatch.setenv("REDIS_URL", "redis://localhost:6379/0")
+    monkeypatch.setenv("RELEASE", "1.0")
+    found: Any = runpy.run_path(str(tmp_path / "settings.py"))
+    config, problems = read_config(found["DELAYQ"])
+    assert problems == [] and config is not None and config.worker.release == "1.0"
+
+
+def test_the_page_names_every_file() -> None:
+    files = [path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob("*") if path.is_file()]
+    assert files and [name for name in files if f"({name})" not in PAGE] == []
