@@ -12,6 +12,7 @@
 #   make bench                    compare a few figures with the fastest other systems, 5 minutes
 #   make bench-all                compare all figures with nine other systems, write docs/benchmarks.md; 2 hours, on an idle machine
 #   make settings-page            write docs/settings.md from the help texts of the settings
+#   make checklist-page           write docs/checklist.md from what the checks can report
 #   make messages                 bring the translations of the admin up to date, and list what is missing
 #   make clean                    remove what the targets above made
 #
@@ -37,7 +38,7 @@ install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m 
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test settings-page messages lint format style floors types demo clean
+.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test settings-page checklist-page messages lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -94,6 +95,9 @@ upstream: $(VENV)/.installed
 
 settings-page: $(VENV)/.installed
 	$(bin)/python -m tests.architecture.settings_page
+
+checklist-page: $(VENV)/.installed
+	$(bin)/python -m tests.deployment.checklist_page
 
 messages: $(VENV)/.installed
 	$(bin)/python -m tests.admin.languages $(ARGS)
