@@ -64,8 +64,8 @@ def pytest_report_header() -> str:
 class OneByOne(LoadScopeScheduling):
     """Give each process of pytest-xdist the next test, in their order, but all tests of some folders to one process."""
 
-    #: Their tests share a browser, and servers of databases.
-    WHOLE = ("tests/browser/", "tests/databases/")
+    #: Their tests share a browser, servers of databases, and the installed package.
+    WHOLE = ("tests/browser/", "tests/databases/", "tests/package/")
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in self.WHOLE if nodeid.startswith(folder)), nodeid)

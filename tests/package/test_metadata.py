@@ -2,11 +2,13 @@
 
 import re
 import tomllib
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from django_delayq._version import __version__
 from tests.package.installed import ROOT, tracked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,3 +66,21 @@ def test_every_picture_of_the_readme_is_shown_outside_the_repository() -> None:
 def test_every_requirement_of_an_extra_has_a_lowest_version(extra: str) -> None:
     named = [each for each in PROJECT["optional-dependencies"][extra] if not each.startswith("django-delayq")]
     assert [each for each in named if ">=" not in each] == []
+
+
+def test_the_topmost_changes_are_those_of_the_version() -> None:
+    heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert heading is not None and re.fullmatch(
+        rf"{re.escape(__version__)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", heading[1]
+    )
+
+
+def test_the_page_of_releases_names_what_exists() -> None:
+    page = (ROOT / "docs" / "releasing.md").read_text()
+    lines = re.findall(r"^ +\$ (.*)$", page, re.MULTILINE)
+    assert {line.split()[0] for line in lines} == {"bash", "rm", "git", ".venv/bin/pip", ".venv/bin/python"}
+    assert {line.split()[-1] for line in lines if "pip install" in line} == {"'.[package]'"}
+    modules = {line.split()[2] for line in lines if " -m " in line}
+    extra = {each.split(">")[0] for each in PROJECT["optional-dependencies"]["package"]}
+    assert modules == extra and all(find_spec(module) for module in modules)
+    assert "bash .ci/run" in lines and "`django_delayq/_version.py`" in page
