@@ -30,12 +30,16 @@ DOCKERFILE = EXAMPLE / "Dockerfile"
 STOP = settings_of(WorkerConfig)["GRACE"].default // SECOND_US + 10
 
 
+def not_run(reason: str) -> None:
+    """Skip the test, or fail if DELAYQ_TEST_DEPLOYMENT is 1."""
+    (pytest.fail if os.environ.get("DELAYQ_TEST_DEPLOYMENT") == "1" else pytest.skip)(f"NOT RUN: {reason}")
+
+
 def judge(program: str, *arguments: str | Path, package: str) -> str:
     """Run a program that judges files; return what it printed. Fails if it exits with an error."""
     path = shutil.which(program, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
     if path is None:
-        missing = pytest.fail if os.environ.get("DELAYQ_TEST_DEPLOYMENT") == "1" else pytest.skip
-        missing(f"NOT RUN: there is no {program} on this machine; it is in {package}")
+        not_run(f"there is no {program} on this machine; it is in {package}")
     done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from django.core.management import load_command_class
 from redis import Redis
 
-from tests.deployment.files import DOCKERFILE, EXAMPLE, UNITS, commands, container, of_kind, services, unit
+from tests.deployment.files import DOCKERFILE, EXAMPLE, UNITS, commands, container, not_run, of_kind, services, unit
 from tests.subprocesses import PATIENCE, until
 
 #: What stays in place of the port 9180, which other tests may have: any free one.
@@ -133,6 +134,8 @@ def test_the_health_check_of_a_service_passes_while_it_runs(name: str, example: 
 
 
 def test_the_web_site_of_the_image_is_healthy_and_has_its_static_files(example: Example, tmp_path: Path) -> None:
+    if not (find_spec("gunicorn") and find_spec("whitenoise")):
+        not_run("there is no gunicorn or WhiteNoise; both are in the extra deployment")
     text = DOCKERFILE.read_text()
     # As the image has it: without the static files that somebody collected here.
     example.folder = tmp_path / "app"

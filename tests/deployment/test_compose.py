@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
@@ -72,3 +73,10 @@ def test_the_check_has_nothing_to_say_about_the_valkey_of_the_file(
     found = json.loads(out.getvalue())
     assert (found["faults"], found["warnings"]) == ([], [])
     assert found["servers"][0]["persistence"] == "append-only file, fsync everysec"
+
+
+def test_the_image_has_the_versions_that_the_test_of_its_web_site_has() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours = {each for extra in ("deployment", "prometheus", "test") for each in project["optional-dependencies"][extra]}
+    image = [line for line in (EXAMPLE / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    assert image and set(image) <= ours
