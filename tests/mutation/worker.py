@@ -369,4 +369,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "os.register_at_fork(after_in_child=done_log.__init__)",
         "os.register_at_fork(after_in_child=int)",
     ): (DONE_LOG,),
+    at(
+        "a probe runs the system checks of the project",
+        "management/commands/delayq_check.py",
+        'options["skip_checks"] or options["alive"]',
+        'options["skip_checks"]',
+    ): ("tests/integration/commands/test_alive.py",),
 }
