@@ -26,6 +26,6 @@ def test_it_may_only_read_and_ends_in_time() -> None:
     assert checkout["with"] == {"persist-credentials": False}
 
 
-def test_every_action_is_one_of_github_with_a_version() -> None:
-    used = [step["uses"] for step in JOB["steps"] if "uses" in step]
-    assert used and all(re.fullmatch(r"actions/[\w-]+@v\d+(\.\d+)*", each) for each in used)
+def test_every_action_is_one_of_github_by_its_commit_and_says_which_version_that_is() -> None:
+    used = re.findall(r"uses: (.*)$", PATH.read_text(), re.MULTILINE)
+    assert used and all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
