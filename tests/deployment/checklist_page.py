@@ -147,9 +147,9 @@ def lines() -> Iterator[str]:
         *((f"`{each.id}`", QUESTIONS[each.id][0], QUESTIONS[each.id][1] or each.hint) for each in checks),
     )
     yield "## Servers: `delayq_check`\n"
-    yield from _table(("level", "says"), *((level, text) for level, texts in servers().items() for text in texts))
+    yield from _table(("level", "message"), *((level, text) for level, texts in servers().items() for text in texts))
     yield "## Shards and recurring schedules: `delayq_check`\n"
-    yield from _table(("says",), *((_sentence(text),) for text in layout_and_schedules()))
+    yield from _table(("message",), *((_sentence(text),) for text in layout_and_schedules()))
     yield "## Keys: `delayq_check`\n"
     yield "`--repair` does what the last column says, also while the system runs.\n"
     yield from _table(("code", "counts", "`--repair`"), *((f"`{code}`", *texts) for code, texts in _DRIFT.items()))
@@ -160,7 +160,7 @@ def lines() -> Iterator[str]:
         *((f"`{kind.value}`", _sentence(text)) for kind, text in _INCOMPATIBLE.items()),
     )
     yield "## Right now: `delayq_check --alive`\n"
-    yield from _table(("level", "says"), *((level, text) for level, texts in liveness().items() for text in texts))
+    yield from _table(("level", "message"), *((level, text) for level, texts in liveness().items() for text in texts))
 
 
 def page() -> str:

@@ -24,7 +24,7 @@ def installed(tmp_path: Path) -> list[Path]:
 
 def test_systemd_has_nothing_to_say_about_the_units(installed: list[Path]) -> None:
     said = judge("systemd-analyze", "verify", "--recursive-errors=no", *installed, package="Debian's systemd")
-    # It ignores a key that it does not know, and exits with 0. What it says of other units is not ours to mend.
+    # It ignores a key that it does not know, and exits with 0. What it says of other units does not matter here.
     assert [line for line in said.splitlines() if "delayq-" in line] == []
 
 
