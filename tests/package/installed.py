@@ -26,11 +26,21 @@ def tracked(*paths: str) -> set[str]:
     return set(listed.stdout.split("\0")) - {""}
 
 
+def own_environ() -> dict[str, str]:
+    """Return the environment of this process without what leads to this checkout."""
+    prefixes = ("PYTHON", "MYPY", "DJANGO", "DELAYQ")
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
 def run(*words: str | Path, cwd: Path, **environ: str) -> str:
     """Run a command that knows nothing of this checkout; return what it printed. Fails if it exits with an error."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DJANGO", "DELAYQ"))}
     done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env={**own, **environ}, capture_output=True, text=True, timeout=300
+        [str(word) for word in words],
+        cwd=cwd,
+        env={**own_environ(), **environ},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

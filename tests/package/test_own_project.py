@@ -1,7 +1,6 @@
 """In a new project, with the installed wheel alone, the steps of the README lead to a job that runs."""
 
 import ast
-import os
 import re
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from tests.package.installed import ROOT, BareEnvironment, run
+from tests.package.installed import ROOT, BareEnvironment, own_environ, run
 from tests.subprocesses import PATIENCE, until
 
 README = (ROOT / "README.md").read_text()
@@ -77,10 +76,9 @@ def running(bare: BareEnvironment, command: str, *, cwd: Path) -> Iterator[None]
     words = command.split()
     assert words[0] == "python"
     log = cwd / f"{words[2]}.log"
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DJANGO", "DELAYQ"))}
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [bare.python, *words[1:]], cwd=cwd, env=environ, stdout=output, stderr=output, start_new_session=True
+            [bare.python, *words[1:]], cwd=cwd, env=own_environ(), stdout=output, stderr=output, start_new_session=True
         )
     try:
         until(lambda: " serves " in log.read_text(), what=command, details=log.read_text)

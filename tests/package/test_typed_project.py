@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.installed import BareEnvironment
+from tests.package.installed import BareEnvironment, own_environ
 
 PROJECT = Path(__file__).parent / "typed_project"
 IGNORED = re.compile(r"  # type: ignore\[([\w,-]+)\]$")
@@ -27,7 +27,9 @@ def check(environment: BareEnvironment, folder: Path) -> tuple[int, str]:
     """Run mypy on a project that has the packages of the environment alone; return its exit code and its output."""
     command = [sys.executable, "-m", "mypy", "--strict", "-v", "--python-executable", environment.python, "shop"]
     cache = ["--config-file", "", "--cache-dir", folder.parent / "mypy_cache"]
-    done = subprocess.run([*command, *cache], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*command, *cache], cwd=folder, env=own_environ(), capture_output=True, text=True, timeout=300, check=False
+    )
     # It reads the wheel, and not this checkout.
     read = set(re.findall(r"\S*/django_delayq/__init__\.py", done.stderr))
     assert read and all(path.startswith(str(environment.folder)) for path in read), done.stderr[-1_000:]
