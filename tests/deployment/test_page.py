@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.core.management import load_command_class
 
 from django_delayq.conf.settings import read_config
-from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, of_kind, services
+from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, container, judge, of_kind, services
 
 PAGE = (FOLDER.parent / "deployment.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -58,7 +59,16 @@ def test_every_command_names_what_exists(line: str) -> None:
 
 
 def test_the_page_has_no_code_that_nothing_checks() -> None:
-    assert {language for language, _ in BLOCKS} == {"console", "python"}
+    assert {language for language, _ in BLOCKS} == {"console", "python", "yaml"}
+
+
+def test_the_probe_by_a_command_is_valid(tmp_path: Path) -> None:
+    [probe] = [yaml.safe_load(text) for language, text in BLOCKS if language == "yaml"]
+    [worker] = [each for each in of_kind("Deployment") if each["metadata"]["name"] == "delayq-worker"]
+    container(worker).update(probe)
+    check_django(probe["readinessProbe"]["exec"]["command"])
+    (tmp_path / "worker.yaml").write_text(yaml.safe_dump(worker))
+    judge("kubernetes-validate", "--strict", tmp_path / "worker.yaml", package="kubernetes-validate")
 
 
 def test_the_settings_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
