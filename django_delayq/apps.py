@@ -36,11 +36,17 @@ class DelayQConfig(AppConfig):
         config, _ = settings.read_config(settings.raw_setting())
         # Must be last: a project's `sys.addaudithook` must not see the imports above, which are our own.
         registry.autodiscover(config.tasks.task_modules if config else ())
-        if config and config.worker.run_in_runserver and _is_in_runserver():
-            # Not at the top: web processes do not load the code of workers.
+        if not config or not _is_in_runserver():
+            return
+        # Not at the top: web processes do not load the code of workers, nor what only runserver needs.
+        if config.worker.run_in_runserver:
             from django_delayq.management.runserver import JobsInRunserver
 
             JobsInRunserver().start()
+        else:
+            from django_delayq.monitoring.reminder import Reminder
+
+            Reminder().start()
 
 
 def _is_in_runserver() -> bool:

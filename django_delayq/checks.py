@@ -22,7 +22,7 @@ from django_delayq.conf.settings import (
     separate_aliases,
 )
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.exceptions import UnknownQueue
+from django_delayq.exceptions import UnknownQueue, see
 from django_delayq.middleware.chain import problem_of
 from django_delayq.store.nodes.pools.cache_pool import is_of_library
 from django_delayq.store.nodes.pools.configured_pool import checked_pool
@@ -115,7 +115,7 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
     return [
         Error(
             f"{place} names {path!r:.200}, {problem}.",
-            hint="docs/middleware.md shows what a middleware looks like.",
+            hint=f"Write the path of a class with enqueue() or run(). {see('middleware')}",
             id="delayq.E020",
         )
         for path, place in places.items()
@@ -130,7 +130,8 @@ def check_modules(**_: Any) -> list[CheckMessage]:
     return [
         Warning(
             f"The task {name!r} is in a module that workers do not import by themselves.",
-            hint="Move it to tasks.py of an app, or add its module to DELAYQ['TASK_MODULES'].",
+            hint=f"Move it to tasks.py of an app in INSTALLED_APPS, or add its module to DELAYQ['TASK_MODULES']. "
+            f"{see('troubleshooting#a-task-is-unknown')}",
             id="delayq.W007",
         )
         for name in registry.late()

@@ -10,7 +10,7 @@ from math import ceil, isfinite
 from time import monotonic
 from typing import Any, Protocol, TypedDict
 
-from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
+from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment, see
 
 SECOND_US = 1_000_000
 HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
@@ -22,6 +22,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 #: Ends of error messages about a delay: the cure for a wrong type, and for a negative number.
 _USE_AT, _USE_ZERO = "; for a date and time use at(moment)", "; 0 means as soon as possible"
+
+_SEE_AWARE = see("troubleshooting#a-datetime-is-naive")
 
 
 class Clock(Protocol):
@@ -128,10 +130,11 @@ def timedelta_of(units: Units, *, of: str = "after") -> timedelta:
 def moment_us(value: Any, *, name: str = "at") -> int:
     """Convert an aware datetime of any time zone to µs since the epoch, exactly. Raises `InvalidMoment`."""
     if not isinstance(value, datetime):
-        raise InvalidMoment(f"{name} must be an aware datetime, got {type(value).__name__}")
+        raise InvalidMoment(f"{name} must be an aware datetime, got {type(value).__name__}. {_SEE_AWARE}")
     if value.utcoffset() is None:
         raise InvalidMoment(
-            f"{name} must be an aware datetime, got a naive one; use django.utils.timezone.make_aware(moment)"
+            f"{name} must be an aware datetime, got a naive one; use django.utils.timezone.make_aware(moment). "
+            f"{_SEE_AWARE}"
         )
     return (value - _EPOCH) // _MICROSECOND
 

@@ -9,12 +9,30 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+_DOCUMENTATION = "https://django-delayq.readthedocs.io/en/stable/"
+
+
+def see(part: str) -> str:
+    """Return the sentence that ends an error: which page has more, such as "troubleshooting#nothing-runs".
+
+    A test finds each part in `docs/`. Nothing follows the address, so that a terminal can open it.
+    """
+    page, hash_mark, heading = part.partition("#")
+    return f"See {_DOCUMENTATION}{page}.html{hash_mark}{heading}"
+
 
 class DelayQError(Exception):
     """Something went wrong in django_delayq."""
 
+    #: The part of the documentation that each message of the class ends with; "" for none.
+    part = ""
+
     def __init__(self, message: str = "") -> None:
-        super().__init__(message or type(self).__doc__)
+        text = message or type(self).__doc__ or ""
+        # A message that was pickled has it already.
+        if self.part and (sentence := see(self.part)) not in text:
+            text = f"{text.rstrip('.')}. {sentence}"
+        super().__init__(text)
 
 
 class InvalidDelay(DelayQError):
@@ -40,13 +58,19 @@ class InvalidSchedule(DelayQError, ValueError):
 class PayloadNotSerializable(DelayQError, TypeError):
     """Arguments must be JSON values: str, int, finite float, bool, None, list, dict with str keys."""
 
+    part = "troubleshooting#an-argument-is-not-json"
+
 
 class PayloadTooLarge(DelayQError, ValueError):
     """The arguments are larger or nested deeper than allowed; store them elsewhere and pass a reference."""
 
+    part = "troubleshooting#an-argument-is-too-large"
+
 
 class ManualTransaction(DelayQError, ValueError):
     """Jobs cannot wait for the commit of a database connection whose autocommit is off."""
+
+    part = "troubleshooting#autocommit-is-off"
 
 
 class UnknownTask(DelayQError, LookupError):

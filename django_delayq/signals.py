@@ -148,7 +148,7 @@ def _log_expired(job_id: str, job: Any, **_: Any) -> None:
 def last_line(text: str) -> str:
     """Return the last line of an error, shortened, and quoted so that no user's text can forge a log line."""
     lines = text.strip().splitlines()
-    return f"{lines[-1][:300] if lines else ''!r}"
+    return f"{lines[-1][:400] if lines else ''!r}"
 
 
 def keep_to_one_line(record: logging.LogRecord) -> bool:

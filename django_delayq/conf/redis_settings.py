@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 from django_delayq.conf.addresses import Address, addresses_text, read_address, read_addresses, split_hosts
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import Validator
+from django_delayq.exceptions import see
 
 #: The backends of caches that are Redis.
 DJANGO_REDIS, DJANGO = "django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"
@@ -79,11 +80,11 @@ _FILE_HINT = "Check the path and the permissions of the file for this user."
 
 
 class SettingError(ValueError):
-    """The REDIS setting is wrong; `hint` says what to write instead."""
+    """The REDIS setting is wrong; `hint` says what to write instead, and where to read more."""
 
     def __init__(self, message: str, hint: str = _FORMS) -> None:
         super().__init__(message)
-        self.hint = hint
+        self.hint = f"{hint} {see('troubleshooting#a-setting-is-wrong')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

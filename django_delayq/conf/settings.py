@@ -22,6 +22,7 @@ from django_delayq.conf.config import Config, DispatcherConfig, TaskConfig, Work
 from django_delayq.conf.redis_settings import SettingError
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import settings_of
+from django_delayq.exceptions import see
 from django_delayq.job.job import DJANGO_TASK
 
 Given = Mapping[str, Any]
@@ -38,6 +39,7 @@ _TIME_LIMIT_KEYS = ("TIMEOUT", "HARD_TIMEOUT", "SOFT_TIMEOUT", "TIME_LIMIT", "SO
 _SECRETS = ("SECRET_KEY", "SECRET_KEY_FALLBACKS")
 _TIME_LIMITS = ": time limits belong to tasks, as @delayed_task(timeout=…, hard_timeout=…)"
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
+_SEE = see("troubleshooting#a-setting-is-wrong")
 #: Key of DELAYQ -> the parts of Config that it fills, and their fields.
 SETTINGS: dict[str, dict[str, Field[Any]]] = {}
 for _part, _kind in _PARTS.items():
@@ -51,13 +53,13 @@ def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "
     Messages name `of` as the place of the keys in `own`, and DELAYQ as that of the others.
     """
     if not isinstance(value, Mapping):
-        hint = "Set DELAYQ = {'REDIS': 'redis://…'}."
+        hint = f"Set DELAYQ = {{'REDIS': 'redis://localhost:6379/0'}}. {_SEE}"
         if value is None:
             return None, [Error("The DELAYQ setting is missing.", hint, id="delayq.E001")]
         return None, [Error(f"DELAYQ must be a dict, got {type(value).__name__}.", hint, id="delayq.E002")]
     problems: list[Error] = []
     if "REDIS" not in value:
-        hint = "Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one."
+        hint = f"Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one. {_SEE}"
         problems.append(Error("DELAYQ['REDIS'] is missing.", hint, id="delayq.E003"))
     values: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     for key, entry in value.items():
@@ -65,7 +67,7 @@ def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "
         if key not in SETTINGS:
             cure = _TIME_LIMITS if key in _TIME_LIMIT_KEYS else did_you_mean(key, SETTINGS)
             message = f"{place} has the unknown key {key!r:.80}{cure}."
-            problems.append(Error(message, f"Known keys: {', '.join(SETTINGS)}.", id="delayq.E004"))
+            problems.append(Error(message, f"Known keys: {', '.join(SETTINGS)}. {_SEE}", id="delayq.E004"))
             continue
         try:
             for part, field in SETTINGS[key].items():
@@ -73,7 +75,7 @@ def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "
         except SettingError as error:
             problems.append(Error(str(error), error.hint, id="delayq.E005"))
         except ValueError as error:
-            problems.append(Error(f"{error}.", "See docs/settings.md for the values of every key.", id="delayq.E006"))
+            problems.append(Error(f"{error}.", f"{see('settings')} for the values of every key.", id="delayq.E006"))
     if problems:
         return None, problems
     parts = {part: kind(**values[part]) for part, kind in _PARTS.items() if part}

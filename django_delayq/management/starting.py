@@ -94,10 +94,9 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> Sto
             if isinstance(error, StoreAuthError):
                 # An outage ends by itself. A refusal may not, so the log names what to change.
                 logger.warning(
-                    "%s. The process waits until this is fixed. Check the user and password in %s, and the user's "
-                    "rule (manage.py delayq_acl).",
-                    error,
+                    "The process waits until %s, or the server, is corrected. %s",
                     store.config.redis.setting,
+                    error,
                 )
             return store
         raise CommandError(str(error)) from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
+from django_delayq.exceptions import see
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.promotion import Promotion
 from django_delayq.store.queries.shard_reads import ShardReads
@@ -16,14 +17,23 @@ from django_delayq.store.store import Store
 
 #: What is late by less may be a process that restarts.
 _SHORTEST_US = 5 * SECOND_US
+_SEE = see("troubleshooting#nothing-runs")
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
     """What stands still, and what is only late."""
 
-    faults: list[str]
+    #: What stands still, each with its cure.
+    still: list[str]
+    #: The servers that do not answer.
+    missing: list[str]
     warnings: list[str]
+
+    @property
+    def faults(self) -> list[str]:
+        """All that is wrong now."""
+        return [*self.missing, *self.still]
 
 
 def check_liveness(store: Store) -> Liveness:
@@ -34,8 +44,8 @@ def check_liveness(store: Store) -> Liveness:
     late_us, reads = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us), store.reads(partial=True)
     snapshot = store.snapshot(facts=True, reads=reads)
     return Liveness(
-        faults=[
-            *map(str, reads.missing),
+        missing=[*map(str, reads.missing)],
+        still=[
             *_no_process(store, snapshot),
             *_dispatch(store, snapshot, reads, late_us),
             *_unserved(store, snapshot, late_us),
@@ -49,7 +59,7 @@ def check_liveness(store: Store) -> Liveness:
 
 def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
     if not snapshot.alive(lease_us=store.config.worker.lease_us):
-        yield "No dispatcher and no worker is running: start run_dispatcher and run_worker."
+        yield f"No dispatcher and no worker is running: start run_dispatcher and run_worker. {_SEE}"
 
 
 def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int) -> Iterator[str]:
@@ -61,24 +71,30 @@ def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int)
     for shard, (promoted_us, planting_us) in reads.read(of_shard).items():
         place, now_us = f" in {store.shards[shard].label}" if store.shard_count > 1 else "", snapshot.now_us
         if promoted_us is not None and now_us - promoted_us > late_us:
-            yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher."
+            yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher. {_SEE}"
         if planting_us is not None and now_us - planting_us > late_us:
             late = _seconds(now_us - planting_us)
-            yield f"A recurring schedule{place} has had no new job for {late}: start run_dispatcher."
+            yield f"A recurring schedule{place} has had no new job for {late}: start run_dispatcher. {_SEE}"
 
 
 def _unserved(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
     for name, oldest_us, is_served in _waiting(store, snapshot, late_us):
         if not is_served:
             waited = _seconds(snapshot.now_us - oldest_us)
-            yield f"Jobs of the queue {printable(name)} wait for {waited}, and no worker serves it: start run_worker."
+            yield (
+                f"Jobs of the queue {printable(name)} wait for {waited}, and no worker serves it: start run_worker. "
+                f"{_SEE}"
+            )
 
 
 def _busy(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
     for name, oldest_us, is_served in _waiting(store, snapshot, late_us):
         if is_served:
             waited = _seconds(snapshot.now_us - oldest_us)
-            yield f"Jobs of the queue {printable(name)} wait for {waited}: its workers are busy. Start more of them."
+            yield (
+                f"Jobs of the queue {printable(name)} wait for {waited}: its workers are busy. Start more of them. "
+                f"{see('troubleshooting#jobs-start-late')}"
+            )
 
 
 def _unreadable(snapshot: Snapshot) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Handle: one job as its enqueuer sees it, before and after it is sent."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
@@ -10,7 +11,7 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.conf.settings import sharing_alias
-from django_delayq.exceptions import DelayValueError, JobDropped, JobExpired, NoResult, WaitTimeout
+from django_delayq.exceptions import JobDropped, JobExpired, NoResult, StoreError, WaitTimeout, see
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
@@ -21,7 +22,7 @@ from django_delayq.store.client.async_calls import in_thread
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations.batch import BatchJob
 from django_delayq.store.operations.operations import Operations
-from django_delayq.store.operations.worker_control import LONGEST_GRACE_US
+from django_delayq.store.operations.worker_control import grace_us_of
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.result_waiter import wait_for_result, watch_of
 from django_delayq.store.store import Store, get_store
@@ -183,7 +184,7 @@ class JobHandle:
         if self.refresh()._state not in _HAS_DUE or not self._keeps_result():
             return False
         if until <= monotonic():
-            raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}")
+            raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}{self._cure()}")
         return True
 
     def refresh(self) -> "JobHandle":
@@ -239,7 +240,7 @@ class JobHandle:
         nevertheless, it is done, unless the result cannot be stored. Returns False if it has ended or is dead. May be
         repeated; the last `grace` counts. Raises `InvalidDelay` if `grace` is negative or longer than a day.
         """
-        grace_us = _grace_us(grace)
+        grace_us = grace_us_of(grace)
         # A waiting job may begin, and a running one may be retried, between the two.
         for _ in range(3):
             if self.cancel():
@@ -366,12 +367,26 @@ class JobHandle:
     def _keeps_result(self) -> bool:
         return self._job is not None and self._job.result_ttl_us is not None
 
+    def _cure(self) -> str:
+        """Return the end of a sentence that names the cure if no worker serves the queue of the job."""
+        queue, lease_us = self._job.queue if self._job else DEFAULT_QUEUE, self._store.config.worker.lease_us
+        with suppress(StoreError):
+            if not self._store.snapshot().is_served(queue, lease_us=lease_us):
+                part = see("troubleshooting#nothing-runs")
+                return f", and no worker serves its queue {queue!r}: start manage.py run_worker. {part}"
+        return ""
+
     def _why_no_result(self) -> str:
         if self._state is State.DEAD:
             return "has no result, it is dead; job.error says why"
         if self._state in (*_HAS_DUE, State.UNSENT) and self._job is not None and not self._keeps_result():
             cure = "declare its task with store_result=True, or enqueue it with using(store_result=True)"
             return f"keeps no result, it is {self._state}; {cure}"
+        if self._state is State.UNSENT:
+            return (
+                "has no result, it is unsent: its transaction has not committed, or Redis failed. In a TestCase none "
+                f"commits: use DelayQMixin. {see('troubleshooting#a-job-stays-unsent')}"
+            )
         kept = "only jobs that are done have one, for as long as store_result= or RESULT_TTL keeps it"
         return f"has no result, it is {self._state}; {kept}"
 
@@ -382,10 +397,3 @@ class JobHandle:
     @property
     def _operations(self) -> Operations:
         return self._store.operations(self._shard)
-
-
-def _grace_us(grace: float | timedelta) -> int:
-    grace_us = duration_us(grace, name="grace")
-    if grace_us > LONGEST_GRACE_US:
-        raise DelayValueError("grace must be at most one day (86,400 s); a job that may take longer needs no stop()")
-    return grace_us

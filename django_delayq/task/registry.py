@@ -3,6 +3,7 @@
 Nothing is ever imported because of a name in Redis.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -13,11 +14,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.exceptions import UnknownTask
+from django_delayq.exceptions import UnknownTask, see
 
 _tasks: dict[str, Any] = {}
 #: Names that were registered after all apps were ready.
 _late: set[str] = set()
+_SEE = see("troubleshooting#a-task-is-unknown")
 #: Called with a name that is not registered: they find tasks of other libraries in modules that are loaded.
 finders: list[Callable[[str], Any | None]] = []
 
@@ -68,10 +70,20 @@ def get(name: str) -> Any:
     task = _tasks.get(name) if isinstance(name, str) else None
     if task is None:
         raise UnknownTask(
-            f"No task is registered as {name!r:.200}{did_you_mean(name, _tasks)}. "
-            f"Tasks live in tasks.py of an installed app or in a module of DELAYQ['TASK_MODULES']."
+            f"No task is registered as {name!r:.200}{did_you_mean(name, _tasks)}. Tasks live in tasks.py of an "
+            f"installed app or in a module of DELAYQ['TASK_MODULES']. {_SEE}"
         )
     return task
+
+
+def why_unknown(name: str) -> str:
+    """Return why this process has no task of a stored name, and the cure, in one line that a log shows whole."""
+    module = name.rpartition(".")[0]
+    if module not in sys.modules and apps.get_containing_app_config(module) is None:
+        cure = "no app in INSTALLED_APPS has its module: install the app, or give each project a PREFIX of its own"
+    else:
+        cure = "keep the function, name its old name in aliases=, or restart a worker with old code"
+    return f"No task is registered as {name!r:.80} in this worker: {cure}. {_SEE}"
 
 
 def names_of(name: str) -> tuple[str, ...]:

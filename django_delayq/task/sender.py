@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from django_delayq import runtime
-from django_delayq.exceptions import JobRefused, StoreError
+from django_delayq.exceptions import JobRefused, StoreError, see
 from django_delayq.signals import job_enqueued
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.store import get_store
@@ -121,7 +121,8 @@ def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) 
     error.maybe_accepted = error.maybe_accepted or any(handle.maybe_sent for handle in left)
     error.offer_resend(left, partial(send, left))
     error.add_note(
-        f"Accepted before: {accepted}. Not (surely) sent: {names_of(left)}; error.resend() sends the same ids."
+        f"Accepted before: {accepted}. Not (surely) sent: {names_of(left)}. When Redis works again, error.resend() "
+        f"sends the same ids. {see('troubleshooting#jobs-were-not-sent')}"
     )
 
 

@@ -135,9 +135,7 @@ async def _run_claim(claim: Claim, link: current.RunLink | None, caller: Caller)
     try:
         task = registry.find(job.task)
         if task is None:
-            return Outcome(
-                kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
-            )
+            return Outcome(kind=OutcomeKind.UNKNOWN_TASK, error=registry.why_unknown(job.task))
         # In no variable: this frame, too, can be reached from the traceback of an exception in the outcome.
         return timed(await _run(task, claim, link, job, caller), began)
     except BaseException as error:

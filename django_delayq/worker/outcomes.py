@@ -9,7 +9,7 @@ from typing import Any
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment, timedelta_of
 from django_delayq.conf.settings import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze
+from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze, see
 from django_delayq.job.errors.error_text import cut_error
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
@@ -46,7 +46,10 @@ def judged(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
         try:
             task.check_fit(job.args, job.kwargs)
         except TypeError as unfit:
-            error_text = f"The stored arguments do not fit {job.task}: {unfit}"
+            error_text = (
+                f"The stored arguments do not fit {job.task}: {unfit}; give new parameters a default, or restart a "
+                f"worker with old code. {see('troubleshooting#the-arguments-do-not-fit')}"
+            )
             return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit), raised=error)
     return failed(error, job)
 

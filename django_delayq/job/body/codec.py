@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge, UnknownEncryptionKey
+from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge, UnknownEncryptionKey, see
 from django_delayq.job.body.options import expiry_option, options_of, read_expiry, read_options
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, MAX_DEPTH, MAX_PRIORITY, Flag, Job
 from django_delayq.job.security.encryption import Cipher
@@ -138,7 +138,8 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | No
     if is_newer(body):
         number = body[0] & ~SIGNED
         raise NewerBody(
-            f"the job was stored in format {number}, this process reads up to {ENCRYPTED_FORMAT}; update it"
+            f"the job was stored in format {number}, this process reads up to {ENCRYPTED_FORMAT}; update it. "
+            f"{see('troubleshooting#a-newer-release-stored-the-job')}"
         )
     text = body[head.size : -SIGNATURE] if body[0] & SIGNED else body[head.size :]
     if body[0] & ~SIGNED == ENCRYPTED_FORMAT:

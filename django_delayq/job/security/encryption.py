@@ -19,7 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signing import Signer
 from django.utils.crypto import salted_hmac
 
-from django_delayq.exceptions import BadBody, UnknownEncryptionKey
+from django_delayq.exceptions import BadBody, UnknownEncryptionKey, see
 
 _SALT = "django_delayq.job.encryption"
 #: First byte of a sealed text: AES-256-GCM. No JSON begins so.
@@ -74,7 +74,7 @@ class Cipher:
         if name not in self._keys:
             raise UnknownEncryptionKey(
                 "the job is encrypted with a key that this process does not have; add its secret to "
-                "SECRET_KEY_FALLBACKS or, if it is set, DELAYQ['ENCRYPTION_KEYS']"
+                f"SECRET_KEY_FALLBACKS or, if it is set, DELAYQ['ENCRYPTION_KEYS']. {see('encryption')}"
             )
         try:
             opened: bytes = self._job_cipher(name, raw_id).decrypt(nonce, stored[_START:], raw_id + purpose)

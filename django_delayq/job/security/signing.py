@@ -12,10 +12,11 @@ from collections.abc import Callable
 from django.core.signing import Signer
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from django_delayq.exceptions import BadSignature
+from django_delayq.exceptions import BadSignature, see
 from django_delayq.job.body.codec import SIGNATURE, SIGNED, is_newer, read_queue, unsigned
 
 _SALT = "django_delayq.job.signing"
+_SEE = see("troubleshooting#a-signature-is-wrong")
 
 
 class BodySigner:
@@ -47,7 +48,9 @@ class BodySigner:
         if not self.on or body is None or is_newer(body):
             return
         if not body or not body[0] & SIGNED:
-            raise BadSignature("the job is not signed, and DELAYQ['SIGN'] is on: it was enqueued without, or forged")
+            raise BadSignature(
+                f"the job is not signed, and DELAYQ['SIGN'] is on: it was enqueued without, or forged. {_SEE}"
+            )
         text, signature = body[:-SIGNATURE], body[-SIGNATURE:]
         for number in range(len(self._keys)):
             if constant_time_compare(self._signature(number, raw_id, text), signature):
@@ -55,10 +58,10 @@ class BodySigner:
         else:
             raise BadSignature(
                 "the job's signature is wrong: its body was changed or is another job's, or its key is in neither "
-                "SECRET_KEY nor SECRET_KEY_FALLBACKS"
+                f"SECRET_KEY nor SECRET_KEY_FALLBACKS. {_SEE}"
             )
         if queue is not None and read_queue(text) != queue:
-            raise BadSignature("the job is signed for another queue than it was found in")
+            raise BadSignature(f"the job is signed for another queue than it was found in. {_SEE}")
 
     def resign(self, raw_id: bytes, body: bytes, rewrite: Callable[[bytes], bytes]) -> bytes:
         """Verify a stored body, call `rewrite` with it unsigned, and return the result signed.

@@ -10,11 +10,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.clock import estimated_us
 from django_delayq.display.text import printable
-from django_delayq.exceptions import StoreError
+from django_delayq.exceptions import StoreError, see
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.preflight import Findings, judge_jobs, judge_layout, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.monitoring.liveness import check_liveness
+from django_delayq.monitoring.liveness import Liveness, check_liveness
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.servers.server_check import CheckedServer
 from django_delayq.store.shard import Shard
@@ -49,12 +49,16 @@ _DRIFT = {
 _KEPT = {"SCHEDULE_DAMAGED"}
 #: Outcome that an incompatible job would have -> why, and the cure.
 _INCOMPATIBLE = {
-    OutcomeKind.UNKNOWN_TASK: "no task of that name is registered: keep it, or name it in aliases=",
-    OutcomeKind.ARGUMENTS_MISMATCH: "their arguments do not fit the function: give new parameters a default",
-    OutcomeKind.NEWER: "a newer django_delayq stored them",
-    OutcomeKind.BAD_SIGNATURE: "they are not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
-    OutcomeKind.UNKNOWN_KEY: "they are encrypted with a secret that this process lacks: see docs/encryption.md",
-    OutcomeKind.UNREADABLE: "their stored body cannot be read",
+    OutcomeKind.UNKNOWN_TASK: "no task of that name is registered: keep it, name it in aliases=, add its app to "
+    f"INSTALLED_APPS, or give each project a PREFIX of its own. {see('troubleshooting#a-task-is-unknown')}",
+    OutcomeKind.ARGUMENTS_MISMATCH: "their arguments do not fit the function: give new parameters a default. "
+    f"{see('troubleshooting#the-arguments-do-not-fit')}",
+    OutcomeKind.NEWER: "a newer django_delayq stored them: update this one. "
+    f"{see('troubleshooting#a-newer-release-stored-the-job')}",
+    OutcomeKind.BAD_SIGNATURE: "they are not signed with SECRET_KEY or SECRET_KEY_FALLBACKS. "
+    f"{see('troubleshooting#a-signature-is-wrong')}",
+    OutcomeKind.UNKNOWN_KEY: f"they are encrypted with a secret that this process lacks. {see('encryption')}",
+    OutcomeKind.UNREADABLE: f"their stored body cannot be read. {see('troubleshooting#a-stored-job-cannot-be-read')}",
 }
 #: Entries or jobs that are listed for each code or reason.
 _EXAMPLES = 5
@@ -158,10 +162,16 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         {"ending": ending.value, "task": task, "means": _INCOMPATIBLE[ending], **group}
         for (ending, task), group in sorted(misfits.items(), key=lambda item: -item[1]["count"])
     ]
+    found = Liveness(still=[], missing=[], warnings=[])
+    if readable:
+        # Whoever deploys may have stopped them, so nothing of this is wrong.
+        with suppress(StoreError):
+            found = check_liveness(store)
+    warnings = [*servers.warnings(), *layout.warnings, *schedules.warnings, *found.still]
     return {
         "servers": [_server(server) for server in servers.servers],
         "faults": faults,
-        "warnings": [*servers.warnings(), *layout.warnings, *schedules.warnings, *_about_overdue(overdue)],
+        "warnings": [*warnings, *_about_overdue(overdue)],
         "unchecked": list(servers.unchecked()),
         "drift": {code: {"means": _DRIFT[code][0], **group} for code, group in drift.items()},
         "repaired": repair and not left,
@@ -238,7 +248,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
         return
     for group in report["will_not_run"]:
         jobs = f"{group['count']:,} jobs of {group['task']!r:.200}"
-        yield f"WRONG: {jobs} would end {group['ending']!r}: {group['means']}."
+        yield f"WRONG: {jobs} would end {group['ending']!r}: {group['means']}"
         yield from (f"    {example}" for example in group["examples"])
     if not report["will_not_run"]:
         yield f"Jobs: {report['waiting']:,} have not ended; this code has a task for each, and its arguments fit."

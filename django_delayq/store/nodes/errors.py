@@ -17,6 +17,7 @@ from django_delayq.exceptions import (
     StoreRejected,
     StoreUnavailable,
     TenantFull,
+    see,
 )
 from django_delayq.store.nodes.deadline import TimeOver
 
@@ -36,10 +37,22 @@ _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
 #: Part of the message of a fault -> what helps.
 _CURES = {
-    "WRONGTYPE": "manage.py delayq_check --repair deletes keys of another type",
+    "WRONGTYPE": "manage.py delayq_check --repair deletes keys of another type. "
+    f"{see('troubleshooting#a-key-has-a-wrong-type')}",
     "cluster support disabled": "the setting names a server as if it were a cluster: use redis:// in place of "
-    "redis+cluster://",
-    "unknown command 'SENTINEL'": "'sentinels' names a server that is no Sentinel",
+    f"redis+cluster://. {see('troubleshooting#a-cluster-is-named-as-one-server')}",
+    "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis#sentinels')}",
+    "DB index is out of range": "the server has fewer databases (16 by default): REDIS names a number that it does "
+    f"not have. {see('troubleshooting#redis-does-not-answer')}",
+    "Protocol Error": "the program at this address is not Redis: check host and port in REDIS. "
+    f"{see('troubleshooting#redis-does-not-answer')}",
+}
+#: Redis's error code for "not now" -> what helps.
+_REJECTION_CURES = {
+    "OOM": "raise maxmemory, or free memory",
+    "READONLY": "REDIS must name the primary, not a replica",
+    "MISCONF": "Redis cannot write to its disk; see its log, and free some space",
+    "NOREPLICAS": "too few replicas are connected for min-replicas-to-write; start them",
 }
 #: Errors of the library for a server that does not reply.
 UNREACHABLE = (redis_errors.ConnectionError, redis_errors.TimeoutError)
@@ -126,7 +139,17 @@ def to_store_error(
     ):
         of_user = f" of user {user()!r}" if user else ""
         where = f" at {source_line(message)}" if source_line else ""
-        return StoreAuthError(f"Redis refused the password or a command{of_user}{where}{at}: {message}")
+        # The first command of a connection without a password fails in one of these ways.
+        lacks_password = unauthenticated or code == "NOAUTH" or "Authentication required" in message
+        cure = (
+            "REDIS has no password: write redis://:password@host"
+            if lacks_password
+            else "check user and password in REDIS, and the rule of the user (manage.py delayq_acl)"
+        )
+        return StoreAuthError(
+            f"Redis refused the password or a command{of_user}{where}{at}: {message.rstrip('.')}; {cure}. "
+            f"{see('troubleshooting#redis-refuses-the-password')}"
+        )
     if code == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
@@ -142,11 +165,16 @@ def to_store_error(
     if isinstance(error, redis_errors.OutOfMemoryError):
         code = "OOM"
     if code in _REJECTED:
-        return StoreRejected(f"Redis takes no writes now, nothing was stored{at}: {message}", code=code)
+        return StoreRejected(
+            f"Redis takes no writes now, nothing was stored{at}: {message.rstrip('.')}; {_REJECTION_CURES[code]}. "
+            f"{see('troubleshooting#redis-takes-no-writes')}",
+            code=code,
+        )
     if isinstance(error, redis_errors.AskError):
         return StoreUnavailable(
             f"Another node of the cluster has the shard{at} ({message}). If this goes on and REDIS is redis://, the "
-            f"setting names a node as if it were a server of its own: use redis+cluster://",
+            f"setting names a node as if it were a server of its own: use redis+cluster://. "
+            f"{see('troubleshooting#a-cluster-is-named-as-one-server')}",
             maybe_accepted=False,
             brief=True,
         )
@@ -157,7 +185,8 @@ def to_store_error(
         return StoreUnavailable(f"Redis is too slow{at}: {message}", maybe_accepted=False, slow=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         return StoreUnavailable(
-            f"Redis did not answer{at}: {message}",
+            f"Redis did not answer{at}: {message.rstrip('.')}; start it, or correct REDIS. "
+            f"{see('troubleshooting#redis-does-not-answer')}",
             maybe_accepted=not was_not_run(error),
             slow=isinstance(error, redis_errors.TimeoutError),
         )

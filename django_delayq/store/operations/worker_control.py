@@ -1,6 +1,9 @@
 """Worker control: what people ask of workers: no more jobs of a queue or a tenant, or at all, the end of a job."""
 
-from django_delayq.clock import DAY_US
+from datetime import timedelta
+
+from django_delayq.clock import DAY_US, duration_us
+from django_delayq.exceptions import DelayValueError
 from django_delayq.store.client.script import Script
 from django_delayq.store.digests import tenant_digest
 from django_delayq.store.nodes.resp import Part
@@ -12,6 +15,14 @@ _PAUSE_TENANT, _RESUME_TENANT = Script("pause_tenant"), Script("resume_tenant")
 LONGEST_GRACE_US = DAY_US
 #: Longest name of a person, in bytes.
 _LONGEST_NAME = 200
+
+
+def grace_us_of(grace: float | timedelta) -> int:
+    """Return the µs of the `grace` of a stop. Raises `InvalidDelay` if it is negative or longer than a day."""
+    grace_us = duration_us(grace, name="grace")
+    if grace_us > LONGEST_GRACE_US:
+        raise DelayValueError("grace must be at most one day (86,400 s); a job that may take longer needs no stop()")
+    return grace_us
 
 
 class WorkerControl:

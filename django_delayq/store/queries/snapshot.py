@@ -193,6 +193,10 @@ class Snapshot:
         """Return the dispatchers and workers that reported recently."""
         return [each for each in self.processes if not each.is_lost(self.now_us, lease_us=lease_us)]
 
+    def is_served(self, queue: str, *, lease_us: int) -> bool:
+        """Return whether a worker that reported recently serves a queue."""
+        return any(each.serves(queue) for each in self.alive(lease_us=lease_us))
+
     def claimed_of(self, queue: str, *, lease_us: int) -> int:
         """Return the number of a queue's running jobs by the last reports of live workers."""
         return sum(process.running.get(queue, 0) for process in self.alive(lease_us=lease_us))

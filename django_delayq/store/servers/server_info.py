@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from redis.exceptions import ResponseError
 
 from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import see
 from django_delayq.store.nodes.errors import with_store_errors
 from django_delayq.store.nodes.node import Node
 from django_delayq.store.nodes.resp import encode
@@ -21,6 +22,8 @@ _SETTINGS = (
     # Only in a cluster.
     "cluster-require-full-coverage",
 )
+_EVICTION = see("troubleshooting#redis-may-evict-jobs")
+_FULL = see("troubleshooting#redis-takes-no-writes")
 #: A larger share of `maxmemory` is worth a warning.
 _NEARLY_FULL = 0.9
 
@@ -128,15 +131,15 @@ class ServerInfo:
         if self.policy.startswith(("allkeys", "volatile")):
             yield (
                 f"The Redis server's maxmemory-policy is {self.policy}, which may evict waiting jobs; "
-                f"set it to noeviction."
+                f"set it to noeviction. {_EVICTION}"
             )
 
     def errors(self) -> Iterator[str]:
         """Yield the temporary reasons why the server accepts or keeps no jobs, each with its cure; commands wait."""
         if self.replica:
-            yield "The Redis server is a replica and refuses writes; DELAYQ['REDIS'] must name the primary."
+            yield (f"The Redis server is a replica and refuses writes; DELAYQ['REDIS'] must name the primary. {_FULL}")
         if not self.disk_ok:
-            yield "The Redis server failed to write to its disk; see its log, and free some space."
+            yield (f"The Redis server failed to write to its disk; see its log, and free some space. {_FULL}")
 
     def warnings(self) -> Iterator[str]:
         """Yield what may fail later, each with its cure."""
@@ -150,17 +153,18 @@ class ServerInfo:
             yield "The Redis server never calls fsync: a power failure loses up to 30 s; set appendfsync everysec."
         if self.maxmemory and self.used_memory > _NEARLY_FULL * self.maxmemory:
             share = self.used_memory / self.maxmemory
-            yield f"Redis's memory is {share:.0%} full; at maxmemory it refuses new jobs: raise maxmemory."
+            yield f"Redis's memory is {share:.0%} full; at maxmemory it refuses new jobs: raise maxmemory. {_FULL}"
         if abs(self.ahead_us) - self.within_us > SKEW_US:
             yield (
                 f"Redis's clock differs from this host's by {self.ahead_us / SECOND_US:+.1f} s. It decides when jobs "
-                f"are due, so times given to at() are off by as much; let NTP set both."
+                f"are due, so times given to at() are off by as much; let NTP set both. "
+                f"{see('troubleshooting#jobs-start-late')}"
             )
 
     def unknown_policy(self) -> Iterator[str]:
         """Yield a warning if nobody knows whether the server evicts jobs."""
         if not self.policy:
-            yield "The Redis server does not report its maxmemory-policy; make sure that it is noeviction."
+            yield f"The Redis server does not report its maxmemory-policy; make sure that it is noeviction. {_EVICTION}"
 
     @property
     def _numbers(self) -> tuple[int, ...]:
