@@ -1,5 +1,6 @@
 """The pages for contributors are true: every path they name exists, and every folder and script is named."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -30,6 +31,46 @@ def test_every_path_a_page_names_exists(page: str) -> None:
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+
+
+def named_parts() -> set[str]:
+    """Return each part of the documentation that an error names, such as "troubleshooting#nothing-runs"."""
+    parts = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id="see"), args=[ast.Constant(value=str() as part)]):
+                    parts.add(part)
+                case ast.Assign(targets=[ast.Name(id="part")], value=ast.Constant(value=str() as part)) if part:
+                    parts.add(part)
+    return parts
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page: lower case, hyphens for spaces, no punctuation."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_and_heading_that_an_error_names_exists() -> None:
+    parts = named_parts()
+    assert len(parts) > 20
+    missing = []
+    for part in sorted(parts):
+        name, _, heading = part.partition("#")
+        page = ROOT / "docs" / f"{name}.md"
+        if not page.exists() or (heading and heading not in anchors(page)):
+            missing.append(part)
+    assert missing == []
+
+
+def test_every_section_of_the_page_of_symptoms_that_a_page_links_exists() -> None:
+    page = ROOT / "docs" / "troubleshooting.md"
+    links = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text())
+    assert links
+    assert [
+        (name, heading) for name, heading in links if heading not in anchors(page.parent / name if name else page)
+    ] == []
 
 
 def test_every_command_of_the_page_for_contributors_names_what_exists() -> None:

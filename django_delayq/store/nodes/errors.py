@@ -41,7 +41,7 @@ _CURES = {
     f"{see('troubleshooting#a-key-has-a-wrong-type')}",
     "cluster support disabled": "the setting names a server as if it were a cluster: use redis:// in place of "
     f"redis+cluster://. {see('troubleshooting#a-cluster-is-named-as-one-server')}",
-    "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis#sentinels')}",
+    "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis#forms')}",
     "DB index is out of range": "the server has fewer databases (16 by default): REDIS names a number that it does "
     f"not have. {see('troubleshooting#redis-does-not-answer')}",
     "Protocol Error": "the program at this address is not Redis: check host and port in REDIS. "

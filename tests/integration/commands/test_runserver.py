@@ -10,8 +10,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from django_delayq.exceptions import see
 from tests.subprocesses import Command, Processes
 
+NOTHING_RUNS = "troubleshooting#nothing-runs"
 SETTINGS = """
 from process_settings import *
 DEBUG = {debug}
@@ -178,6 +180,16 @@ def test_without_debug_or_the_reloader_no_job_runs(
     with kiosk.processes.client() as client:
         assert client.hlen(kiosk.processes.keys("worker_names")) == 0
         assert client.hexists(kiosk.processes.keys("jobs"), bytes.fromhex(job[:24]))
+
+
+def test_the_terminal_says_once_that_nobody_runs_the_jobs(kiosk: Kiosk) -> None:
+    kiosk.processes.configure(RUN_IN_RUNSERVER=False)
+    server = kiosk.run()
+    kiosk.open_page("note")
+    sentence = f"No dispatcher and no worker is running: start run_dispatcher and run_worker. {see(NOTHING_RUNS)}\n"
+    kiosk.open_page("note")
+    kiosk.processes.until(lambda: sentence in server.output, what="the reminder")
+    assert server.output.count(NOTHING_RUNS.partition("#")[2]) == 1
 
 
 def test_other_commands_and_the_parent_process_run_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
