@@ -5,9 +5,10 @@ A class has Django's grammar: `__init__(self, next)`, `enqueue(self, job)` retur
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
@@ -19,20 +20,46 @@ from django.utils.module_loading import import_string
 
 from django_delayq.clock import moment
 from django_delayq.conf.settings import get_config, on_config_dropped, place_of
+from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job
 from django_delayq.middleware.job_thread import in_job_thread
 from django_delayq.recurring.schedule import Schedule
 
 #: What is made of a new job: its handle.
 H = TypeVar("H")
+#: What a middleware enters once for a batch.
+V = TypeVar("V")
 #: The methods that a class may have, and the async form of each.
 _METHODS = {"enqueue": "aenqueue", "run": "arun"}
+
+
+class EnqueueBatch(ExitStack):
+    """One call of `task.enqueue_many()`, which all its jobs share. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Number of jobs that have passed the middlewares so far.
+        self.count = 0
+        self._entered: dict[object, Any] = {}
+
+    def once(self, owner: object, make: Callable[[], AbstractContextManager[V]]) -> V:
+        """Return the value of what `make` returns, which is entered at the first job and left when the call ends.
+
+        `owner` is the middleware that asks. An exception of the call, also one of the sending, is passed to its exit.
+        """
+        if owner not in self._entered:
+            self._entered[owner] = self.enter_context(make())
+        value: V = self._entered[owner]
+        return value
 
 
 class MiddlewareJob:
     """The job as a middleware sees it. Only `context` can be changed, and only before `next.enqueue(job)`."""
 
-    __slots__ = ("_acall", "_call", "_find_schedule", "_job", "_will_retry", "attempt", "context")
+    __slots__ = (
+        *("_acall", "_call", "_find_schedule", "_job", "_times_us", "_will_retry"),
+        *("attempt", "batch", "context"),
+    )
 
     def __init__(
         self,
@@ -41,12 +68,20 @@ class MiddlewareJob:
         acall: Callable[[], Awaitable[Any]] | None = None,
         *,
         attempt: int | None = None,
+        times_us: tuple[int, int] | None = None,
+        batch: EnqueueBatch | None = None,
         will_retry: Callable[[BaseException], bool] | None = None,
         find_schedule: Callable[[], Schedule | None] | None = None,
     ) -> None:
-        """`call` does what the chain is wrapped around; `acall` does it in an event loop, if that differs."""
+        """`call` does what the chain is wrapped around; `acall` does it in an event loop, if that differs.
+
+        `times_us` are those of an attempt: when it was due and when it was claimed, in µs of Redis's clock.
+        """
         self._job, self._call, self._acall = job, call, acall
         self._will_retry, self._find_schedule = will_retry, find_schedule
+        self._times_us = times_us
+        #: The call of `task.enqueue_many()` that makes the job; None for other jobs, and at the run.
+        self.batch = batch
         #: The number of the attempt, from 1; None at the enqueue.
         self.attempt = attempt
         #: A dict of JSON values that travels in the job, at most 4 KiB. In `run()` it is a copy.
@@ -86,6 +121,25 @@ class MiddlewareJob:
     def kwargs(self) -> Mapping[str, Any]:
         """A copy of the keyword arguments."""
         return MappingProxyType(deepcopy(self._job.kwargs))
+
+    @property
+    def enqueued(self) -> datetime:
+        """When the job was made, aware, in UTC, by the clock of the process that made it."""
+        return moment(created_us(self._job.raw_id))
+
+    @property
+    def due(self) -> datetime | None:
+        """When this attempt was due, aware, in UTC; None at the enqueue."""
+        return None if self._times_us is None else moment(self._times_us[0])
+
+    @property
+    def late(self) -> timedelta | None:
+        """How long after its due time a worker claimed this attempt; None at the enqueue."""
+        if self._times_us is None:
+            return None
+        due_us, claimed_us = self._times_us
+        # The due time is known to the millisecond.
+        return timedelta(microseconds=max(0, claimed_us - due_us))
 
     @property
     def schedule(self) -> str | None:
@@ -147,16 +201,16 @@ class Chain:
         self._outermost = link
         self._enqueue = _without_stop(link.enqueue)
 
-    def enqueue(self, job: Job, make: Callable[[dict[str, Any]], H]) -> H:
+    def enqueue(self, job: Job, make: Callable[[dict[str, Any]], H], batch: EnqueueBatch | None = None) -> H:
         """Pass a new job through; `make` is called with its context and returns its handle, which is returned."""
         made: list[H] = []
-        seen = _new(job, make, made)
+        seen = _new(job, make, made, batch)
         return self._checked(self._enqueue(seen), made, job)
 
-    async def aenqueue(self, job: Job, make: Callable[[dict[str, Any]], H]) -> H:
+    async def aenqueue(self, job: Job, make: Callable[[dict[str, Any]], H], batch: EnqueueBatch | None = None) -> H:
         """Do what `enqueue()` does, from async code."""
         made: list[H] = []
-        seen = _new(job, make, made)
+        seen = _new(job, make, made, batch)
         return self._checked(await self._outermost.aenqueue(seen), made, job)
 
     def run(self, job: MiddlewareJob) -> Any:
@@ -274,7 +328,7 @@ def _own(job: Any) -> MiddlewareJob:
     return job
 
 
-def _new(job: Job, make: Callable[[dict[str, Any]], H], made: list[H]) -> MiddlewareJob:
+def _new(job: Job, make: Callable[[dict[str, Any]], H], made: list[H], batch: EnqueueBatch | None) -> MiddlewareJob:
     """Return a new job as middlewares see it; its handle is put into `made`, at each call once more."""
 
     def call() -> H:
@@ -282,9 +336,11 @@ def _new(job: Job, make: Callable[[dict[str, Any]], H], made: list[H]) -> Middle
             made.append(made[0])
             raise TypeError(f"a middleware called next.enqueue() twice for one job of {job.task}; call it once")
         made.append(make(seen.context))
+        if batch is not None:
+            batch.count += 1
         return made[0]
 
-    seen = MiddlewareJob(job, call)
+    seen = MiddlewareJob(job, call, batch=batch)
     return seen
 
 

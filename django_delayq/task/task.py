@@ -6,7 +6,7 @@ Calling a task calls the function; `enqueue()` sends a job. `using()`, `after()`
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import WRAPPER_ASSIGNMENTS, cached_property
+from functools import WRAPPER_ASSIGNMENTS, cached_property, partial
 from inspect import Signature
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
@@ -22,7 +22,7 @@ from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job, LimitUse
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
-from django_delayq.middleware.chain import get_chain
+from django_delayq.middleware.chain import EnqueueBatch, get_chain
 from django_delayq.store.digests import routing_of
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
@@ -200,9 +200,10 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
         """Do what `enqueue_many()` does, from async code."""
         handles = []
         # Not a comprehension: before Python 3.12 it has a frame, in which error reports would show the arguments.
-        for each in arguments:
-            handles.append(await self._amake(*positional_and_named(each)))  # noqa: PERF401
-        return await outbox.aenqueue_many(handles)
+        with EnqueueBatch() as batch:
+            for each in arguments:
+                handles.append(await self._amake(*positional_and_named(each), batch))  # noqa: PERF401
+            return await outbox.aenqueue_many(handles)
 
     @overload
     def enqueue_many(self, arguments: Iterable[Arguments], *, on_progress: None = None) -> list[JobHandle]: ...
@@ -215,8 +216,10 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
     ) -> list[JobHandle] | int:
         """Enqueue a job for each tuple of positional or dict of keyword arguments, as the function `enqueue_many()`."""
         # Not a generator: Django's error reports would not find the frame that names the sensitive variables.
-        jobs = map(self._make_item, arguments)
-        return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
+        with EnqueueBatch() as batch:
+            jobs = map(partial(self._make_item, batch), arguments)
+            every = {} if on_progress is None else {"on_progress": on_progress}
+            return outbox.enqueue_many(jobs, **every)
 
     def get_job(
         self,
@@ -291,24 +294,22 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
     ) -> None:
         """Hook: a job has ended; `stored` is its stored result. For a dead letter it is None, and `error` is set."""
 
-    def _make_item(self, arguments: Arguments) -> JobHandle:
-        return self._make(*positional_and_named(arguments))
+    def _make_item(self, batch: EnqueueBatch, arguments: Arguments) -> JobHandle:
+        return self._make(*positional_and_named(arguments), batch)
 
-    def _make(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
+    def _make(self, args: list[Any], kwargs: dict[str, Any], batch: EnqueueBatch | None = None) -> JobHandle:
         """Return the handle of a new job that has passed the middlewares."""
         config, job, called_at = self._draft(args, kwargs)
-        chain = get_chain(job.backend)
-        if chain is None:
+        if (chain := get_chain(job.backend)) is None:
             return self._unsent(config, job, called_at)
-        return chain.enqueue(job, lambda context: self._in_context(config, job, called_at, context))
+        return chain.enqueue(job, partial(self._in_context, config, job, called_at), batch)
 
-    async def _amake(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
+    async def _amake(self, args: list[Any], kwargs: dict[str, Any], batch: EnqueueBatch | None = None) -> JobHandle:
         """Do what `_make()` does, from async code."""
         config, job, called_at = self._draft(args, kwargs)
-        chain = get_chain(job.backend)
-        if chain is None:
+        if (chain := get_chain(job.backend)) is None:
             return self._unsent(config, job, called_at)
-        return await chain.aenqueue(job, lambda context: self._in_context(config, job, called_at, context))
+        return await chain.aenqueue(job, partial(self._in_context, config, job, called_at), batch)
 
     def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[Config, Job, float]:
         """Return the settings of the job's store, the job, and the moment that its delay counts from."""
@@ -365,9 +366,7 @@ class Task(Pausable, HasSchedules, AbsentMethods, Generic[P, R]):
         return call_with_arguments(func, self.signature, args, kwargs, task=self.name, name=name, numbers=numbers)
 
     def _limits(self, config: Config, args: list[Any], kwargs: dict[str, Any]) -> Iterator[LimitUse]:
-        return self.limits.uses(
-            config.tasks.limits, lambda name, func: self._compute(name, func, args, kwargs, numbers=True)
-        )
+        return self.limits.uses(config.tasks.limits, partial(self._compute, args=args, kwargs=kwargs, numbers=True))
 
     def _resolve(self, policy: RetryPolicy, **how: Any) -> RetryPolicy:
         """Replace `retry` by the policy with the own path of each class, and return it. Raises ValueError."""

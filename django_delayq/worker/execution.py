@@ -208,7 +208,14 @@ def _call_from_loop(func: Any, *args: Any) -> Awaitable[Any]:
 def _wrapped(task: Any, claim: Claim, job: Job) -> MiddlewareJob:
     calls = partial(_run_task, task, claim, job), partial(_run_task_in_loop, task, claim, job)
     will_retry, find_schedule = partial(_will_retry, task, claim, job), partial(_find_schedule, job)
-    return MiddlewareJob(job, *calls, attempt=claim.attempt, will_retry=will_retry, find_schedule=find_schedule)
+    return MiddlewareJob(
+        job,
+        *calls,
+        attempt=claim.attempt,
+        times_us=(claim.due_us, claim.claimed_us),
+        will_retry=will_retry,
+        find_schedule=find_schedule,
+    )
 
 
 def _will_retry(task: Any, claim: Claim, job: Job, error: BaseException) -> bool:

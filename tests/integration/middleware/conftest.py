@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.integration.middleware import classes
+from tests.integration.middleware.traces import PATH
 
 
 @pytest.fixture
@@ -22,3 +27,21 @@ def middleware(delayq_settings: Any) -> Iterator[Callable[..., None]]:
     classes.request_id.reset(token)
     classes.Filling.value = classes.Refusing.at_enqueue = classes.Refusing.at_run = None
     classes.Calling.enqueue_by = classes.Calling.run_by = None
+
+
+@pytest.fixture(scope="session")
+def exporter() -> InMemorySpanExporter:
+    """The spans of this process; OpenTelemetry allows one provider in each."""
+    collected, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(collected))
+    trace.set_tracer_provider(provider)
+    return collected
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter, delayq_settings: Any, registered: Any) -> Iterator[InMemorySpanExporter]:
+    """The spans of one test."""
+    registered()
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "MIDDLEWARE": [PATH]}
+    exporter.clear()
+    yield exporter

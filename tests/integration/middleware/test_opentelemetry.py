@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,22 +11,17 @@ import pytest
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.propagators.composite import CompositePropagator
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from django_delayq import RetryPolicy
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.task import registry
-from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
 from django_delayq.worker.execution import run
+from tests.integration.middleware.traces import PATH, task_of
 from tests.integration.worker.execution.claims import claim_of
 from tests.subprocesses import ROOT, Processes
 
-PATH = "django_delayq.middleware.opentelemetry.OpenTelemetryMiddleware"
 #: What a project puts into its settings. Only the exporter is not what it would use.
 SETTINGS = """
 import json
@@ -46,31 +41,6 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(ToFile()))
 trace.set_tracer_provider(provider)
 """
-
-
-@pytest.fixture(scope="module")
-def exporter() -> InMemorySpanExporter:
-    """The spans of this process; OpenTelemetry allows one provider in each."""
-    collected, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(collected))
-    trace.set_tracer_provider(provider)
-    return collected
-
-
-@pytest.fixture
-def spans(exporter: InMemorySpanExporter, delayq_settings: Any, registered: Any) -> Iterator[InMemorySpanExporter]:
-    """The spans of one test."""
-    registered()
-    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "MIDDLEWARE": [PATH]}
-    exporter.clear()
-    yield exporter
-
-
-def task_of(func: Any) -> Task[Any, Any]:
-    retry = RetryPolicy(max_attempts=2, base=0.01, cap=0.01)
-    task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", queue="mail", retry=retry)
-    registry._tasks[task.name] = task
-    return task
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
@@ -102,7 +72,9 @@ def test_the_request_the_enqueue_and_each_attempt_are_one_trace(
     attributes = first.attributes or {}
     assert attributes["messaging.message.id"] == job.id and attributes["delayq.task"] == "shop.tasks.play"
     assert [(span.attributes or {})["delayq.attempt"] for span in (first, second)] == [1, 2]
-    assert first.status.status_code is trace.StatusCode.ERROR and first.events[0].name == "exception"
+    assert first.status.status_code is trace.StatusCode.ERROR and [event.name for event in first.events] == [
+        *("enqueued", "due", "exception"),
+    ]
     assert sent.status.status_code is trace.StatusCode.UNSET
 
 
