@@ -16,7 +16,7 @@ LISTED = SHOWN + "DELAYQ['REDIS'] = 'redis://127.0.0.1:1/0'\n"
 def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
     settings = f"APPS = ['shop']\n{SETTINGS}\n{LISTED}"
     code, output = Project(tmp_path, {**FILES, "project/settings.py": settings}).pytest(
-        "shop/test_middleware.py", "shop/test_supplied.py"
+        "shop/test_middleware.py", "shop/test_supplied.py", "shop/test_tracing.py"
     )
     assert code == 0, output
-    assert "5 passed" in output
+    assert "6 passed" in output
