@@ -212,8 +212,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "each run begins a trace of its own",
         "middleware/opentelemetry.py",
-        "context=propagate.extract(headers),",
-        "context=propagate.extract({}),",
+        "outer, links = propagate.extract(headers), []",
+        "outer, links = propagate.extract({}), []",
     ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
     at(
         "a stranger's baggage makes an enqueue fail",
@@ -227,6 +227,42 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'item[0] != "traceparent", len(item[1])',
         "-len(item[1])",
     ): (f"{MIDDLEWARE}/test_opentelemetry.py",),
+    at(
+        "the jobs of a batch are all in one trace",
+        "middleware/opentelemetry.py",
+        "if job.context.get(BATCH) or job.schedule is not None:",
+        "if job.schedule is not None:",
+    ): (f"{MIDDLEWARE}/test_traces.py",),
+    at(
+        "the jobs of a schedule are all in one trace",
+        "middleware/opentelemetry.py",
+        "if job.context.get(BATCH) or job.schedule is not None:",
+        "if job.context.get(BATCH):",
+    ): (f"{MIDDLEWARE}/test_traces.py",),
+    at(
+        "a task does not have the baggage of its enqueue",
+        "middleware/opentelemetry.py",
+        "trace.set_span_in_context(span, outer)",
+        "trace.set_span_in_context(span)",
+    ): (f"{MIDDLEWARE}/test_traces.py",),
+    at(
+        "an enqueue of many ends its batch at the first job",
+        "middleware/chain.py",
+        "        if owner not in self._entered:\n",
+        "        if True:\n",
+    ): (f"{MIDDLEWARE}/test_traces.py",),
+    at(
+        "an error names no page",
+        "exceptions.py",
+        "if self.part and (sentence := see(self.part)) not in text:",
+        "if False:",
+    ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
+    at(
+        "nobody learns that no worker serves the queue of an awaited job",
+        "task/handle.py",
+        "if not self._store.snapshot().is_served(queue, lease_us=lease_us):",
+        "if False:",
+    ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
     at(
         "a middleware changes the arguments in place",
         "middleware/chain.py",

@@ -105,11 +105,11 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done is called outside the middlewares",
         "worker/execution.py",
-        "    return MiddlewareJob(job, *calls, ",
+        "    return MiddlewareJob(\n        job,\n        *calls,\n",
         "    done = task.already_done\n"
         "    if done is not None and _call(done, job):\n"
         "        calls = (lambda: None), calls[1]\n"
-        "    return MiddlewareJob(job, *calls, ",
+        "    return MiddlewareJob(\n        job,\n        *calls,\n",
     ): ("tests/integration/middleware/test_run.py",),
     at(
         "a middleware's changes of its context reach the job",
