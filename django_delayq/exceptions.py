@@ -12,13 +12,18 @@ from django.core.exceptions import ImproperlyConfigured
 _DOCUMENTATION = "https://django-delayq.readthedocs.io/en/stable/"
 
 
-def see(part: str) -> str:
-    """Return the sentence that ends an error: which page has more, such as "troubleshooting#nothing-runs".
+def address_of(part: str) -> str:
+    """Return the address of a part of the documentation, such as "troubleshooting#nothing-runs".
 
-    A test finds each part in `docs/`. Nothing follows the address, so that a terminal can open it.
+    A test finds each part in `docs/`.
     """
     page, hash_mark, heading = part.partition("#")
-    return f"See {_DOCUMENTATION}{page}.html{hash_mark}{heading}"
+    return f"{_DOCUMENTATION}{page}.html{hash_mark}{heading}"
+
+
+def see(part: str) -> str:
+    """Return the sentence that ends an error. Nothing follows its address, so that a terminal can open it."""
+    return f"See {address_of(part)}"
 
 
 class DelayQError(Exception):

@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
+from django_delayq.exceptions import address_of
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.schedules.stored_schedule import ScheduleState
 from django_delayq.task import registry
@@ -20,6 +21,11 @@ from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 _OVERDUE_US = 60 * SECOND_US
 #: Most names in one alert.
 _MAX_NAMES = 5
+#: What the documentation says about some of them.
+_NOTHING_RUNS = address_of("troubleshooting#nothing-runs")
+_EVICTION = address_of("troubleshooting#redis-may-evict-jobs")
+_UNKNOWN = address_of("troubleshooting#a-task-is-unknown")
+_LATE = address_of("troubleshooting#jobs-start-late")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,8 @@ class Alert:
     #: The page about it and its title; empty if no page helps.
     url: str = ""
     link: str = ""
+    #: The address of what the documentation says about it; empty if it says no more.
+    help: str = ""
     #: True: jobs do not run. False: something may go wrong.
     severe: bool = False
 
@@ -50,7 +58,7 @@ def alerts(page: PageContext, rows: Sequence[JobRow] = (), *, late_us: int | Non
     if late_us is not None:
         at = date_format(zoned(late_us, page.timezone), "D H:i")
         text = _("Jobs that are due from %s on are expected to start late.") % at
-        found.append(Alert(text=text, url=page.url("coming"), link=_("Coming due")))
+        found.append(Alert(text=text, url=page.url("coming"), link=_("Coming due"), help=_LATE))
     return sorted(found, key=lambda alert: not alert.severe)
 
 
@@ -70,7 +78,7 @@ def _processes(page: PageContext) -> Iterator[Alert]:
             if workers_promote
             else _("Due jobs do not become ready.")
         )
-        yield Alert(text=f"{problem} {effect}", severe=not workers_promote, **link)
+        yield Alert(text=f"{problem} {effect}", severe=not workers_promote, help=_NOTHING_RUNS, **link)
     lost = [each for each in now.processes if each.kind == "worker" and each.busy and each not in page.alive]
     for each in lost:
         text = ngettext(
@@ -91,7 +99,7 @@ def _processes(page: PageContext) -> Iterator[Alert]:
             "Jobs are ready in queues %(names)s, but no worker takes them.",
             len(unserved),
         )
-        yield Alert(text=text % {"names": _joined(unserved)}, severe=True, **link)
+        yield Alert(text=text % {"names": _joined(unserved)}, severe=True, help=_NOTHING_RUNS, **link)
 
 
 def _queues(page: PageContext) -> Iterator[Alert]:
@@ -109,7 +117,8 @@ def _queues(page: PageContext) -> Iterator[Alert]:
     oldest = now.total.oldest_overdue_us
     if oldest is not None and now.now_us - oldest > _OVERDUE_US:
         text = _("The oldest overdue job was due %s ago.") % duration_text(now.now_us - oldest)
-        yield Alert(text=text, url=page.url("scheduled", within="overdue"), link=_("Overdue jobs"), severe=True)
+        url = page.url("scheduled", within="overdue")
+        yield Alert(text=text, url=url, link=_("Overdue jobs"), help=_NOTHING_RUNS, severe=True)
 
 
 def _server(page: PageContext) -> Iterator[Alert]:
@@ -118,10 +127,10 @@ def _server(page: PageContext) -> Iterator[Alert]:
         if server.policy and server.policy != "noeviction":
             text = _("Redis may delete jobs when its memory is full: its maxmemory-policy is %s, not noeviction.")
             place = f"{printable(address)}: " if len(servers) > 1 else ""
-            yield Alert(text=place + text % server.policy, severe=True, **link)
+            yield Alert(text=place + text % server.policy, severe=True, help=_EVICTION, **link)
     if page.skewed:
         text = _("The clocks of Redis and this server differ by %s, and so do moments that this server computes.")
-        yield Alert(text=text % duration_text(page.skew_us), **link)
+        yield Alert(text=text % duration_text(page.skew_us), help=_LATE, **link)
 
 
 def layout_alerts(page: PageContext) -> Iterator[Alert]:
@@ -184,7 +193,7 @@ def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]
             "Waiting or failed jobs have tasks that are not registered in this process: %s.",
             len(names),
         )
-        yield Alert(text=text % _joined(names), url=page.url("tasks"), link=_("Tasks"))
+        yield Alert(text=text % _joined(names), url=page.url("tasks"), link=_("Tasks"), help=_UNKNOWN)
 
 
 def _link_to_processes(page: PageContext) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def named_parts() -> set[str]:
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Call(func=ast.Name(id="see"), args=[ast.Constant(value=str() as part)]):
+                case ast.Call(func=ast.Name(id="see" | "address_of"), args=[ast.Constant(value=str() as part)]):
                     parts.add(part)
                 case ast.Assign(targets=[ast.Name(id="part")], value=ast.Constant(value=str() as part)) if part:
                     parts.add(part)

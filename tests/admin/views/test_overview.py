@@ -100,7 +100,7 @@ def test_the_footer_names_server_and_clocks(browser: Client) -> None:
 
 def test_no_dispatcher_at_all(browser: Client) -> None:
     (alert,) = alerts(browser)
-    assert alert == "Problem: No dispatcher is running. Due jobs do not become ready. Workers & dispatchers"
+    assert alert == "Problem: No dispatcher is running. Due jobs do not become ready. Workers & dispatchers What helps"
 
 
 def test_a_dispatcher_last_seen_long_ago(browser: Client, stock: ShardApis) -> None:
@@ -108,14 +108,15 @@ def test_a_dispatcher_last_seen_long_ago(browser: Client, stock: ShardApis) -> N
     assert alerts(browser) == []
     age(stock, "dispatchers", b"D" * 8, 2 * MINUTE_US)
     assert alerts(browser) == [
-        "Problem: No dispatcher has been seen for 2 min. Due jobs do not become ready. Workers & dispatchers"
+        "Problem: No dispatcher has been seen for 2 min. Due jobs do not become ready. Workers & dispatchers What helps"
     ]
 
 
 def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: ShardApis) -> None:
     tell(stock)
     assert alerts(browser) == [
-        "Note: No dispatcher is running. Workers make due jobs ready in its place, but later. Workers & dispatchers"
+        "Note: No dispatcher is running. Workers make due jobs ready in its place, but later. Workers & dispatchers "
+        "What helps"
     ]
 
 
@@ -130,7 +131,9 @@ def test_no_worker_for_a_queue_with_ready_jobs(silent: bool, browser: Client, st
         stock.add(queue="reports")
     (alert,) = alerts(browser)
     name = "mail" if silent else "reports"
-    assert alert == f"Problem: Jobs are ready in queue {name}, but no worker takes them. Workers & dispatchers"
+    assert (
+        alert == f"Problem: Jobs are ready in queue {name}, but no worker takes them. Workers & dispatchers What helps"
+    )
 
 
 def test_no_worker_matches_a_queue_with_ready_jobs(browser: Client, stock: ShardApis) -> None:
@@ -139,7 +142,7 @@ def test_no_worker_matches_a_queue_with_ready_jobs(browser: Client, stock: Shard
     assert alerts(browser) == []
     stock.add(queue="mail.slow")
     assert alerts(browser) == [
-        "Problem: Jobs are ready in queue mail.slow, but no worker takes them. Workers & dispatchers"
+        "Problem: Jobs are ready in queue mail.slow, but no worker takes them. Workers & dispatchers What helps"
     ]
 
 
@@ -165,7 +168,7 @@ def test_oldest_overdue(browser: Client, stock: ShardApis) -> None:
     stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 30 * SECOND_US})
     assert alerts(browser) == []
     stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 5 * MINUTE_US})
-    assert alerts(browser) == ["Problem: The oldest overdue job was due 5 min ago. Overdue jobs"]
+    assert alerts(browser) == ["Problem: The oldest overdue job was due 5 min ago. Overdue jobs What helps"]
     assert "Overdue 1 oldest 5 min" in shown(browser)
 
 
@@ -212,7 +215,7 @@ def test_unregistered_tasks(noun: str, browser: Client, stock: ShardApis, client
     settings.DELAYQ = {**settings.DELAYQ}
     assert alerts(browser) == [
         "Note: Waiting or failed jobs have a task that is not registered in this process: "
-        "tests.sample_app.tasks.gone. Tasks"
+        "tests.sample_app.tasks.gone. Tasks What helps"
     ]
 
 

@@ -57,6 +57,21 @@ def test_a_wrong_url_of_redis_is_reported_by_every_command(project: Project, url
     assert output.splitlines()[error + 1].endswith(about("a-setting-is-wrong"))
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("DELAYQ = {'REDSI': 'redis://localhost:6379/0'}", "has the unknown key 'REDSI' (did you mean 'REDIS'?)"),
+        ("del DELAYQ", "The DELAYQ setting is missing."),
+    ],
+    ids=["a key", "the whole"],
+)
+def test_a_typing_error_in_the_setting(project: Project, setting: str, words: str) -> None:
+    (project.folder / "newcomer" / "typing_error.py").write_text(f"from newcomer.settings import *\n{setting}\n")
+    output = project.run("check", settings="newcomer.typing_error")
+    [found] = [number for number, line in enumerate(output.splitlines()) if words in line]
+    assert output.splitlines()[found + 1].endswith(about("a-setting-is-wrong"))
+
+
 def test_a_url_of_another_password_or_database(project: Project, start_redis: Callable[..., LocalRedisServer]) -> None:
     line = last_line(project.run("delayq_check", redis=f"{project.redis.partition('?')[0]}?db=77"))
     assert "names a number that it does not have" in line and line.endswith(about("redis-does-not-answer"))
