@@ -131,6 +131,11 @@ def default_time_zone() -> str:
     return zone
 
 
+def project_name() -> str:
+    """Return what tells projects on one Redis apart: ROOT_URLCONF, which all processes of most projects share."""
+    return str(getattr(settings, "ROOT_URLCONF", None) or "")
+
+
 def uses_time_zones() -> bool:
     """Return USE_TZ: whether the project's datetimes are aware."""
     return bool(settings.USE_TZ)

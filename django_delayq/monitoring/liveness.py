@@ -17,6 +17,8 @@ from django_delayq.store.store import Store
 
 #: What is late by less may be a process that restarts.
 _SHORTEST_US = 5 * SECOND_US
+#: Most projects that are named.
+_MOST_NAMES = 5
 _SEE = see("troubleshooting#nothing-runs")
 
 
@@ -28,6 +30,8 @@ class Liveness:
     still: list[str]
     #: The servers that do not answer.
     missing: list[str]
+    #: That processes of several projects have the same store.
+    projects: list[str]
     warnings: list[str]
 
     @property
@@ -50,6 +54,7 @@ def check_liveness(store: Store) -> Liveness:
             *_dispatch(store, snapshot, reads, late_us),
             *_unserved(store, snapshot, late_us),
         ],
+        projects=[*_several_projects(store, snapshot)],
         warnings=[
             *_unreadable(snapshot),
             *_busy(store, snapshot, late_us),
@@ -60,6 +65,17 @@ def check_liveness(store: Store) -> Liveness:
 def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
     if not snapshot.alive(lease_us=store.config.worker.lease_us):
         yield f"No dispatcher and no worker is running: start run_dispatcher and run_worker. {_SEE}"
+
+
+def _several_projects(store: Store, snapshot: Snapshot) -> Iterator[str]:
+    names = sorted({each.project for each in snapshot.alive(lease_us=store.config.worker.lease_us) if each.project})
+    if len(names) > 1:
+        listed = ", ".join(map(printable, names[:_MOST_NAMES]))
+        yield (
+            f"Processes of several projects use the prefix {store.config.prefix!r} on this Redis (ROOT_URLCONF: "
+            f"{listed}), and may run jobs of one another: give each a PREFIX of its own. "
+            f"{see('troubleshooting#two-projects-share-a-prefix')}"
+        )
 
 
 def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int) -> Iterator[str]:

@@ -264,6 +264,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if False:",
     ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
     at(
+        "nobody learns that two projects have one prefix",
+        "monitoring/liveness.py",
+        "    if len(names) > 1:\n        listed",
+        "    if False:\n        listed",
+    ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
+    at(
         "a middleware changes the arguments in place",
         "middleware/chain.py",
         "return tuple(deepcopy(self._job.args))",

@@ -106,7 +106,7 @@ class Command(BaseCommand):
 
 def _liveness(store: Store) -> dict[str, Any]:
     found = check_liveness(store)
-    return {"faults": found.faults, "warnings": found.warnings, "wrong": bool(found.faults)}
+    return {"faults": found.faults, "warnings": [*found.projects, *found.warnings], "wrong": bool(found.faults)}
 
 
 def _liveness_sentences(report: dict[str, Any]) -> Iterator[str]:
@@ -162,12 +162,12 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         {"ending": ending.value, "task": task, "means": _INCOMPATIBLE[ending], **group}
         for (ending, task), group in sorted(misfits.items(), key=lambda item: -item[1]["count"])
     ]
-    found = Liveness(still=[], missing=[], warnings=[])
+    found = Liveness(still=[], missing=[], projects=[], warnings=[])
     if readable:
         # Whoever deploys may have stopped them, so nothing of this is wrong.
         with suppress(StoreError):
             found = check_liveness(store)
-    warnings = [*servers.warnings(), *layout.warnings, *schedules.warnings, *found.still]
+    warnings = [*servers.warnings(), *layout.warnings, *schedules.warnings, *found.projects, *found.still]
     return {
         "servers": [_server(server) for server in servers.servers],
         "faults": faults,

@@ -35,6 +35,7 @@ _NOT_READY = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redi
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 #: A command that the user may not run inside a script fails without a code: Redis 6.2 and 7, then Valkey 9.
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
+_SEE_NO_ANSWER = see("troubleshooting#redis-does-not-answer")
 #: Part of the message of a fault -> what helps.
 _CURES = {
     "WRONGTYPE": "manage.py delayq_check --repair deletes keys of another type. "
@@ -43,9 +44,8 @@ _CURES = {
     f"redis+cluster://. {see('troubleshooting#a-cluster-is-named-as-one-server')}",
     "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis#forms')}",
     "DB index is out of range": "the server has fewer databases (16 by default): REDIS names a number that it does "
-    f"not have. {see('troubleshooting#redis-does-not-answer')}",
-    "Protocol Error": "the program at this address is not Redis: check host and port in REDIS. "
-    f"{see('troubleshooting#redis-does-not-answer')}",
+    f"not have. {_SEE_NO_ANSWER}",
+    "Protocol Error": f"the program at this address is not Redis: check host and port in REDIS. {_SEE_NO_ANSWER}",
 }
 #: Redis's error code for "not now" -> what helps.
 _REJECTION_CURES = {
@@ -180,13 +180,14 @@ def to_store_error(
         )
     if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
         is_brief = isinstance(error, redis_errors.TryAgainError) or code in _BRIEF
-        return StoreUnavailable(f"Redis is not ready{at}: {message}", maybe_accepted=False, brief=is_brief)
+        text = f"Redis is not ready{at}: {message.rstrip('.')}. {_SEE_NO_ANSWER}"
+        return StoreUnavailable(text, maybe_accepted=False, brief=is_brief)
     if isinstance(error, TimeOver):
-        return StoreUnavailable(f"Redis is too slow{at}: {message}", maybe_accepted=False, slow=True)
+        text = f"Redis is too slow{at}: {message.rstrip('.')}. {_SEE_NO_ANSWER}"
+        return StoreUnavailable(text, maybe_accepted=False, slow=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         return StoreUnavailable(
-            f"Redis did not answer{at}: {message.rstrip('.')}; start it, or correct REDIS. "
-            f"{see('troubleshooting#redis-does-not-answer')}",
+            f"Redis did not answer{at}: {message.rstrip('.')}; start it, or correct REDIS. {_SEE_NO_ANSWER}",
             maybe_accepted=not was_not_run(error),
             slow=isinstance(error, redis_errors.TimeoutError),
         )

@@ -16,7 +16,7 @@ from django_delayq.store.servers.server_info import ServerInfo
 _SILENCE_US = 20_000_000
 #: The fields of a status that a process reports, as JSON has them.
 _STATUS = {
-    **dict.fromkeys(("name", "version"), str),
+    **dict.fromkeys(("name", "version", "project"), str),
     **dict.fromkeys(("started_us", "rss", "slots", "oldest_us", "promoted", "lag_p95_us"), int),
     **dict.fromkeys(("more_queues", "filtered", "quiet"), bool),
     **{"queues": list, "weights": list, "running": dict},
@@ -92,6 +92,8 @@ class Process:
     #: Host and process id; empty before the first report.
     name: str = ""
     version: str = ""
+    #: The ROOT_URLCONF of its project; empty if it has none, or before the first report.
+    project: str = ""
     #: µs since the epoch, its host's clock.
     started_us: int | None = None
     #: Resident memory in bytes.

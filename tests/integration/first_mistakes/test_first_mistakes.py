@@ -3,10 +3,13 @@
 from collections.abc import Callable
 
 import pytest
+from redis import Redis
 
 from django_delayq.exceptions import see
+from django_delayq.store.keys import Keys
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.integration.first_mistakes.conftest import Project
+from tests.subprocesses import until
 
 ENQUEUE = "from shop.tasks import close_sale; close_sale.enqueue(42)"
 #: Nothing listens there.
@@ -156,8 +159,20 @@ def test_a_redis_that_evicts_and_one_that_is_full(
     assert note.endswith(about("jobs-were-not-sent"))
 
 
-def test_two_projects_with_one_prefix(project: Project) -> None:
+def test_two_projects_with_one_prefix(project: Project, client: Redis) -> None:
     project.shell(ENQUEUE)
     line = project.log_of("run_worker", word="unknown task", settings="other.settings")
     assert "'shop.tasks.close_sale'" in line and "give each project a PREFIX of its own" in line
     assert line.rstrip('"').endswith(about("a-task-is-unknown"))
+    # If both have a task of one name, no job is refused.
+    for settings in ("newcomer.settings", "other.settings"):
+        project.start("run_worker", settings=settings)
+    reports = Keys("delayq", 0)("process_reports")
+    until(
+        lambda: all(name in b"".join(client.hvals(reports)) for name in (b"newcomer.urls", b"other.urls")),
+        what="both to report",
+    )
+    lines = project.run("delayq_check").splitlines()
+    [warning] = [line for line in lines if "several projects" in line]
+    assert "(ROOT_URLCONF: newcomer.urls, other.urls)" in warning and "give each a PREFIX of its own" in warning
+    assert warning.endswith(about("two-projects-share-a-prefix"))
