@@ -1,12 +1,16 @@
 """The page docs/checklist.md, from what the checks can report: `python -m tests.deployment.checklist_page`."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from django_delayq.exceptions import see
 from django_delayq.management.commands.delayq_check import _DRIFT, _INCOMPATIBLE
-from tests.deployment.findings import PACKAGE, Source, SystemCheck
+from tests.deployment.findings import PACKAGE, Source, SystemCheck, link
 
 PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
+#: How the texts of the command end that name a page.
+_ADDRESS = re.compile(re.escape(see("PAGE")).replace("PAGE", r"(\S+?)") + r"(#\S+)?$")
 HEAD = """\
 # Production checklist
 
@@ -120,7 +124,7 @@ def liveness() -> dict[str, list[str]]:
     source = Source("monitoring/liveness.py")
     return {
         "wrong": source.sentences("_no_process", "_dispatch", "_unserved"),
-        "warning": source.sentences("_unreadable", "_busy"),
+        "warning": source.sentences("_several_projects", "_unreadable", "_busy"),
     }
 
 
@@ -133,7 +137,8 @@ def _table(*rows: Iterable[str]) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
+    """Return a text that begins with a capital, and with a link in place of an address."""
+    return _ADDRESS.sub(lambda found: link(found[1] + (found[2] or "")), f"{text[0].upper()}{text[1:]}")
 
 
 def lines() -> Iterator[str]:

@@ -25,11 +25,24 @@ class SystemCheck:
     hint: str
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a text stands: the function, and the constants of its module."""
+
+    function: ast.FunctionDef
+    constants: dict[str, ast.expr]
+
+
 class Source:
     """A module of the package."""
 
     def __init__(self, path: str) -> None:
         self._tree = ast.parse((PACKAGE / path).read_text())
+        self._constants = {
+            node.targets[0].id: node.value
+            for node in self._tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
 
     @cached_property
     def _functions(self) -> dict[str, ast.FunctionDef]:
@@ -44,7 +57,8 @@ class Source:
                 given = {each.arg: each.value for each in call.keywords}
                 if call.func.id in ("Error", "Warning") and isinstance(name := given.get("id"), ast.Constant):
                     hint = given.get("hint") or (call.args[1] if len(call.args) > 1 else None)
-                    yield SystemCheck(str(name.value), call.func.id.lower(), _text(hint, function))
+                    scope = Scope(function, self._constants)
+                    yield SystemCheck(str(name.value), call.func.id.lower(), _text(hint, scope))
 
     def sentences(self, *names: str) -> list[str]:
         """Return each text that these functions yield, or append to their findings, in the order of the code."""
@@ -55,7 +69,8 @@ class Source:
                 *((node.lineno, node.value) for node in ast.walk(function) if isinstance(node, ast.Yield)),
                 *((node.lineno, node.args[0]) for node in ast.walk(function) if _is_append(node)),
             ]
-            texts = [_text(value, function) for _, value in sorted(values, key=lambda each: each[0])]
+            scope = Scope(function, self._constants)
+            texts = [_text(value, scope) for _, value in sorted(values, key=lambda each: each[0])]
             found += [text for text in texts if " " in text]
         return found
 
@@ -66,30 +81,38 @@ def _is_append(node: ast.AST) -> bool:
     return isinstance(node.func.value, ast.Attribute) and node.func.value.attr in ("faults", "warnings")
 
 
-def _text(node: ast.expr | None, function: ast.FunctionDef) -> str:
+def _text(node: ast.expr | None, scope: Scope) -> str:
     """Return the text of an expression, as far as the code has it."""
-    return _OPTIONAL.sub("", _raw(node, function))
+    return _OPTIONAL.sub("", _raw(node, scope))
 
 
-def _raw(node: ast.expr | None, function: ast.FunctionDef) -> str:
+def _raw(node: ast.expr | None, scope: Scope) -> str:
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=values):
-            return "".join(_raw(value, function) for value in values)
-        case ast.FormattedValue(value=ast.Name() as name):
-            return _raw(name, function) or "…"
-        case ast.FormattedValue():
-            return "…"
+            return "".join(_raw(value, scope) for value in values)
+        case ast.FormattedValue(value=value):
+            return _raw(value, scope) or "…"
+        case ast.Name(id=name) if name in scope.constants:
+            return _raw(scope.constants[name], scope)
         case ast.Name(id=name):
-            return _assigned(name, before=node.lineno, function=function)
+            return _assigned(name, before=node.lineno, scope=scope)
+        case ast.Call(func=ast.Name(id="see"), args=[ast.Constant(value=str(part))]):
+            return link(part)
     return ""
 
 
-def _assigned(name: str, *, before: int, function: ast.FunctionDef) -> str:
+def link(part: str) -> str:
+    """Return the sentence of `exceptions.see()` with a link in place of the address."""
+    page, _, heading = part.partition("#")
+    return f"See [{page.rpartition('/')[2].capitalize()}]({page}.md{heading and '#'}{heading})."
+
+
+def _assigned(name: str, *, before: int, scope: Scope) -> str:
     """Return the text that a variable got last before a line; "" if it got anything else."""
     last: ast.expr | None = None
-    for statement in ast.walk(function):
+    for statement in ast.walk(scope.function):
         if not isinstance(statement, ast.Assign) or statement.lineno >= before:
             continue
         for target in statement.targets:
@@ -99,4 +122,4 @@ def _assigned(name: str, *, before: int, function: ast.FunctionDef) -> str:
             for each, value in zip(names, values, strict=True):
                 if isinstance(each, ast.Name) and each.id == name:
                     last = value
-    return _raw(last, function)
+    return _raw(last, scope)

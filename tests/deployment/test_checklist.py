@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from django_delayq.exceptions import see
 from django_delayq.store.servers.server_info import ServerInfo
 from tests.deployment.checklist_page import PAGE, QUESTIONS, liveness, page, servers, system_checks
 from tests.deployment.findings import PACKAGE
@@ -49,7 +50,9 @@ def test_the_page_has_what_a_bad_server_makes_the_command_say() -> None:
         ahead_us=9_000_000,
     )
     said = [*bad.fatal(), *bad.errors(), *bad.warnings()]
-    shown = [text for level in servers().values() for text in level]
+    # The command prints the address of what the page links to.
+    link = re.compile(r"See \[\w+\]\((.+?)\.md(#.+?)\)\.$")
+    shown = [link.sub(lambda found: see(found[1] + found[2]), text) for level in servers().values() for text in level]
     patterns = [re.compile(re.escape(text).replace("…", ".+")) for text in shown]
     assert len(said) == 7
     assert [text for text in said if not any(pattern.fullmatch(text) for pattern in patterns)] == []

@@ -71,7 +71,9 @@ def test_the_check_has_nothing_to_say_about_the_valkey_of_the_file(
     out = StringIO()
     call_command("delayq_check", "--json", stdout=out)
     found = json.loads(out.getvalue())
-    assert (found["faults"], found["warnings"]) == ([], [])
+    # Nothing else runs in the test.
+    assert found["faults"] == []
+    assert [each for each in found["warnings"] if not each.startswith("No dispatcher and no worker is running")] == []
     assert found["servers"][0]["persistence"] == "append-only file, fsync everysec"
 
 
