@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import add, mul
+from operator import add
 
 #: Upper edges of a histogram's buckets in µs, doubling; the last bucket is open.
 EDGES_US = tuple(250 << step for step in range(21))
@@ -33,10 +33,8 @@ _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
 _LAG_SUM, _RUN_SUM, _LAG, _RUN = (_INDEX[figure] for figure in ("lagsum", "runsum", "lag0", "run0"))
 #: A line of a series: a minute, or an hour, since the epoch and its row. Any other line was edited manually.
 _LINE = re.compile(r"^(\d{1,15})((?: \w+ \d{1,19})+)$", re.ASCII | re.MULTILINE)
-#: A bucket of the durations within a row.
-_RUNS = re.compile(rb" run(\d\d?) (\d{1,15})", re.ASCII)
-#: A row without its minute. Its counts may be those of years.
-_ROW = re.compile(rb"(?: ?\w+ \d{1,19})*", re.ASCII)
+#: The sum of the durations within a row, or one of their buckets.
+_RUNS = re.compile(rb" run(sum|\d\d?) (\d{1,19})", re.ASCII)
 #: No line is longer.
 _LONGEST = 32 * len(_FIGURES)
 
@@ -120,12 +118,11 @@ class Stats:
         return cls(**counts, **sums, lag=tuple(row[_LAG:_RUN]), run=tuple(row[_RUN:]))
 
     @classmethod
-    def of_texts(cls, *texts: bytes | None) -> "Stats":
-        """Return the totals of rows as text."""
+    def of_lines(cls, text: bytes) -> "Stats":
+        """Return the totals of all lines."""
         row = _zeros()
-        for text in texts:
-            if text and _ROW.fullmatch(text):
-                _add_text(row, text.decode("ascii"))
+        for _, line in _LINE.findall(text.decode("ascii", "replace")):
+            _add_text(row, line)
         return cls.of(row)
 
 
@@ -179,20 +176,24 @@ class HourSeries(_Rows):
 
 
 def mean_run_us(series: bytes, *, now_us: int) -> float | None:
-    """Return the mean duration of the last hour's runs in µs, each as long as the middle of its bucket.
+    """Return the mean duration of the last hour's runs in µs; None without runs.
 
-    None without runs. It takes a third of the time of `MinuteSeries(series).hour(now_us)`.
+    In a row of a release without sums each run is as long as the middle of its bucket. It takes less than half of the
+    time of `MinuteSeries(series).hour(now_us)`.
     """
-    newest = now_us // MINUTE_US
-    # Two digits that are no bucket were edited manually.
-    counts = [0] * 100
+    newest, runs, total_us = now_us // MINUTE_US, 0, 0.0
     for line in series.split(b"\n"):
         minute, _, row = line.partition(b" ")
-        if minute.isdigit() and newest - MINUTES < int(minute) <= newest:
-            for number, count in _RUNS.findall(row):
-                counts[int(number)] += int(count)
-    runs = sum(counts[:BUCKETS])
-    return sum(map(mul, counts, _MIDDLES_US)) / runs if runs else None
+        if not (minute.isdigit() and newest - MINUTES < int(minute) <= newest):
+            continue
+        found = dict(_RUNS.findall(b" " + row))
+        sum_us = found.pop(b"sum", None)
+        counts = {int(bucket): int(count) for bucket, count in found.items()}
+        runs += sum(counts.values())
+        # Two digits that are no bucket were edited manually.
+        middles = (_MIDDLES_US[bucket] * count for bucket, count in counts.items() if bucket < BUCKETS)
+        total_us += sum(middles) if sum_us is None else int(sum_us)
+    return total_us / runs if runs else None
 
 
 def hours_text(rows: Sequence[bytes | None], minutes: bytes, *, now_us: int) -> bytes:

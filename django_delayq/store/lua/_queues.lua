@@ -44,10 +44,11 @@ end
 
 -- Count stored jobs of one queue and task. Beyond MOST_ENQUEUED of these pairs they count without their names.
 local function count_enqueued(names, number)
-  -- Statistics: if the key has another type (it was edited manually), nothing is counted, and the jobs are stored.
+  -- Statistics: if the key has another type, or a field no number (both edited manually), nothing is counted, and the jobs
+  -- are stored.
   if redis.pcall('HINCRBY', enqueued, names, number) == number and redis.call('HLEN', enqueued) > MOST_ENQUEUED then
     redis.call('HDEL', enqueued, names)
-    redis.call('HINCRBY', enqueued, '', number)
+    redis.pcall('HINCRBY', enqueued, '', number)
   end
 end
 

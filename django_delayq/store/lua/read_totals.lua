@@ -1,29 +1,32 @@
 -- Read_totals: what was counted since the shard began, per dimension, and how many jobs were enqueued. Reads only.
 -- KEYS: metrics, totals, enqueued.
--- ARGV: now, the dimension after which to begin ('' = at the first), how many series to read.
+-- ARGV: now, the dimension after which to begin ('' = at the first), how many to read.
 -- Returns: now (µs); the dimension after which the next call begins ('' = there are no further ones); the fields of
---   `totals`, and those of `enqueued`, both empty unless it is the first call; then per series its dimension, and the row of
---   its newest minute, which `totals` lacks.
--- Cost: O(n log n) for n dimensions, at most 1,000.
+--   `enqueued`, none unless it is the first call; then per dimension its name, and its total with the lines of its series
+--   that the total lacks, each `minute row`.
+-- Cost: O(n log n) for n dimensions, at most 1,000, and about 15 µs for each that is read.
 local now, after, most = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
-local MOST_DIMENSIONS = 1000
+-- The part of a series above the line of a minute; all of it if it has none.
+local function above(series, minute)
+  local at = 1
+  while at <= #series and string.match(series, '^%d+', at) ~= minute do
+    at = (string.find(series, '\n', at, true) or #series) + 1
+  end
+  return string.sub(series, 1, at - 1)
+end
+
 local names = {}
-for _, name in ipairs(redis.call('HKEYS', metrics)) do
+for _, name in ipairs(redis.call('HKEYS', totals)) do
   if name > after then names[#names + 1] = name end
 end
 table.sort(names)
--- A dimension for which `totals` has no room counts nowhere: its numbers would go back with each minute that ends.
-local has_room = redis.call('HLEN', totals) < MOST_DIMENSIONS
-local rows, read = {}, math.min(most, #names)
+local found, read = {}, math.min(most, #names)
 for at = 1, read do
-  local newest = string.match(redis.call('HGET', metrics, names[at]), '^%d+ ([^\n]*)\n')
-  if newest and (has_room or redis.call('HEXISTS', totals, names[at]) == 1) then
-    rows[#rows + 1], rows[#rows + 2] = names[at], newest
-  end
+  local known = redis.call('HGET', totals, names[at])
+  local lines = above(redis.call('HGET', metrics, names[at]) or '', string.match(known, '^%d+'))
+  found[#found + 1], found[#found + 2] = names[at], known .. '\n' .. lines
 end
-local is_first = after == ''
 return {
-  now, read < #names and names[read] or '', is_first and redis.call('HGETALL', totals) or {},
-  is_first and redis.call('HGETALL', enqueued) or {}, rows,
+  now, read < #names and names[read] or '', after == '' and redis.call('HGETALL', enqueued) or {}, found,
 }

@@ -1,6 +1,6 @@
 -- Report: a dispatcher or worker reports that it is alive, its status, its metrics and its endings; or it deregisters.
--- KEYS: metrics, metrics_by_hour, totals, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges,
---   finished, releases.
+-- KEYS: metrics, metrics_by_hour, totals, enqueued, process_reports, quiet_workers, workers, dispatchers, worker_names,
+--   exchanges, finished, releases.
 -- ARGV: now, its code (8 bytes), worker or dispatcher, its status ('' = deregister), its release ('' = deregister), a chunk
 --   of endings ('' = none), the number of them, how many endings are kept at least, if that many came (0 = none), and most
 --   of their bytes; then per dimension: its name, the row to add to the current minute. A row is text,
@@ -31,23 +31,38 @@ local function field_of(an_hour, dimension)
   return string.format('%.0f ', an_hour) .. dimension
 end
 
--- A queue or task that has no series any more makes room for others.
-local function add_to_total(dimension, line)
-  local its_total = redis.call('HGET', totals, dimension)
-  if not its_total and redis.call('HLEN', totals) >= MOST_DIMENSIONS then
+-- A dimension has its place in `totals` from its first report on, or it counts nowhere: otherwise its numbers would be told
+-- until its minute ends, and then go back. A queue or task that has no series any more makes room for others.
+local function keep_place(dimension)
+  if redis.call('HEXISTS', totals, dimension) == 1 then return end
+  if redis.call('HLEN', totals) >= MOST_DIMENSIONS then
     for _, each in ipairs(redis.call('HRANDFIELD', totals, LOOKED)) do
       if redis.call('HEXISTS', metrics, each) == 0 then redis.call('HDEL', totals, each) end
     end
     if redis.call('HLEN', totals) >= MOST_DIMENSIONS then return end
   end
-  redis.call('HSET', totals, dimension, total(its_total or '', line))
+  redis.call('HSET', totals, dimension, '')
 end
 
--- Adds the newest minute of a series to its hour and to its totals. This happens once for each minute, when a later one
+-- A total is `minute row`: the minute of the series that was added last. The lines above that one are added, mostly one;
+-- more if processes of a release without totals reported meanwhile.
+local function add_to_total(dimension, series)
+  local known = redis.call('HGET', totals, dimension)
+  if not known then return end
+  local last, row = string.match(known, '^(%d+) (.*)$')
+  local newest
+  for its_minute, line in string.gmatch(series, '(%d+) ([^\n]*)\n') do
+    if its_minute == last then break end
+    newest, row = newest or its_minute, total(row or '', line)
+  end
+  if newest then redis.call('HSET', totals, dimension, newest .. ' ' .. row) end
+end
+
+-- Adds the newest minute of a series to its hour and to its total. This happens once for each minute, when a later one
 -- begins, so that a report seldom writes these rows.
 local function end_minute(dimension, series)
+  add_to_total(dimension, series)
   local newest, line = string.match(series, '^(%d+) ([^\n]*)\n')
-  if newest then add_to_total(dimension, line) end
   local its_hour = newest and math.floor(tonumber(newest) / 60) or 0
   if its_hour <= hour - HOURS or its_hour > hour + 1 then return end
   local field = field_of(its_hour, dimension)
@@ -93,7 +108,7 @@ local function add_endings()
 end
 
 -- Read before the first write: a key of another type (edited manually) must fail the script before it changed anything.
-check_hashes(process_reports, quiet_workers, worker_names, exchanges, metrics_by_hour, totals, releases)
+check_hashes(process_reports, quiet_workers, worker_names, exchanges, metrics_by_hour, totals, enqueued, releases)
 redis.call('ZCARD', dispatchers)
 redis.call('LLEN', finished)
 local known = redis.call('HLEN', metrics)
@@ -106,6 +121,7 @@ for at = ROWS_AT, #ARGV, 2 do
   known = known + (series and 0 or 1)
   -- Beyond the bound, a new queue or task counts for all jobs only.
   if series or known <= MOST_DIMENSIONS then
+    keep_place(dimension)
     redis.call('HSET', metrics, dimension, added(dimension, series or '', row))
   end
 end
@@ -120,6 +136,17 @@ end
 for _, field in ipairs(redis.call('HRANDFIELD', metrics_by_hour, LOOKED)) do
   local its_hour = tonumber(string.match(field, '^%d+')) or 0
   if its_hour <= hour - HOURS or its_hour > hour + 1 then redis.call('HDEL', metrics_by_hour, field) end
+end
+
+-- Names of tasks that never ran make room for others, if there is none left.
+if redis.call('HLEN', enqueued) > MOST_ENQUEUED then
+  for _, names in ipairs(redis.call('HRANDFIELD', enqueued, LOOKED)) do
+    local task = string.sub(names, (string.byte(names) or 0) + 4)
+    if names ~= '' and redis.call('HEXISTS', totals, 'task:' .. task) == 0 then
+      redis.pcall('HINCRBY', enqueued, '', redis.call('HGET', enqueued, names))
+      redis.call('HDEL', enqueued, names)
+    end
+  end
 end
 
 if most == 0 then

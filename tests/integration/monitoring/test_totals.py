@@ -76,7 +76,7 @@ def test_without_room_a_dimension_counts_nowhere_and_does_not_go_back(apis: Shar
     reports, code = ProcessReports(apis.shard), os.urandom(8)
     live = {task_dimension(f"task {number}"): b"1 done 1\n" for number in range(998)}
     apis.client.hset(apis.keys("metrics"), mapping=live)  # type: ignore[arg-type]
-    apis.client.hset(apis.keys("totals"), mapping=dict.fromkeys([*live, b"x", b"y"], "done 1"))  # type: ignore[arg-type]
+    apis.client.hset(apis.keys("totals"), mapping=dict.fromkeys([*live, b"x", b"y"], "1 done 1"))  # type: ignore[arg-type]
     # Those without a series make room for two others.
     seen: list[int] = []
     for _ in range(6):
@@ -85,6 +85,58 @@ def test_without_room_a_dimension_counts_nowhere_and_does_not_go_back(apis: Shar
         apis.clock.advance(MINUTE_US)
     assert seen == sorted(seen)
     assert apis.client.hlen(apis.keys("totals")) <= 1_000
+
+
+def test_a_minute_that_ends_between_two_calls_goes_back_nowhere(apis: ShardApis) -> None:
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
+    for batch in range(4):
+        buffer = MetricsBuffer()
+        for number in range(100):
+            buffer.count_attempt("done", queue="", task=f"task {batch} {number}")
+        reports.report(code, "worker", {}, buffer.take())
+    last = rows(task="task 3 99")
+    for _ in range(9):
+        reports.report(code, "worker", {}, last)
+    reading = TotalsQueries(apis.shard).read_totals()
+    replies = [apis.shard.read_all(next(reading))]
+    apis.clock.advance(MINUTE_US)
+    reports.report(code, "worker", {}, last)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            replies.append(apis.shard.read_all(reading.send(replies[-1])))
+    assert len(replies) == 2
+    assert combined_totals([end.value.value]).stats[task_dimension("task 3 99")].done == 11
+
+
+def test_what_a_release_without_totals_counts_is_added_later(apis: ShardApis) -> None:
+    reports, code, mail = ProcessReports(apis.shard), os.urandom(8), queue_dimension("mail")
+    expected = 0
+    for number in range(6):
+        reports.report(code, "worker", {}, rows(done=5))
+        expected += 5
+        assert totals(apis).stats[mail].done == expected
+        apis.clock.advance(MINUTE_US)
+        if number % 2:
+            # Another process begins the next minute, and does not end the one before.
+            minute = apis.clock.now_us // MINUTE_US
+            series = apis.client.hget(apis.keys("metrics"), mail)
+            apis.client.hset(apis.keys("metrics"), mail, b"%d done 7\n" % minute + series)
+            expected += 7
+            apis.clock.advance(MINUTE_US)
+        assert totals(apis).stats[mail].done == expected
+
+
+def test_names_of_tasks_that_never_ran_make_room(apis: ShardApis) -> None:
+    reports, key = ProcessReports(apis.shard), apis.keys("enqueued")
+    apis.add(queue="mail")
+    reports.report(os.urandom(8), "worker", {}, rows(task=TASK))
+    apis.client.hset(key, mapping={b"\x01q\x00\x04%04d" % number: 2 for number in range(2_010)})
+    for _ in range(20):
+        reports.report(os.urandom(8), "worker", {}, {})
+    found = totals(apis).enqueued
+    assert apis.client.hlen(key) <= 2_000
+    assert found[task_dimension(TASK)] == 1
+    assert sum(number for name, number in found.items() if name.startswith(b"task:")) == 2 * 2_010 + 1
 
 
 @pytest.mark.parametrize("row", [b"", b"x", b"done", b"done x", b"done -1", b"done 1 2 3", b"\xff", b"later 5 done 3"])
@@ -131,6 +183,14 @@ def test_pairs_beyond_the_bound_count_without_names(apis: ShardApis) -> None:
     apis.add(queue="one more")
     assert apis.client.hget(apis.keys("enqueued"), b"") == b"2"
     assert apis.client.hlen(apis.keys("enqueued")) == 2_001
+
+
+def test_a_field_that_is_no_number_does_not_keep_jobs_from_being_stored(apis: ShardApis) -> None:
+    fields = {b"": b"x"} | {b"%d" % number: b"x" for number in range(2_000)}
+    apis.client.hset(apis.keys("enqueued"), mapping=fields)  # type: ignore[arg-type]
+    raw_ids = [apis.add(queue="more"), *(apis.add(queue="more", key=str(number)) for number in range(2))]
+    assert {*map(str, map(apis.where, raw_ids))} == {"['ready:more']"}
+    assert totals(apis).enqueued.get(task_dimension(TASK)) is None
 
 
 def test_a_key_of_another_type_does_not_keep_jobs_from_being_stored(apis: ShardApis) -> None:

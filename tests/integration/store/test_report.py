@@ -232,7 +232,7 @@ def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: Sha
     assert [process.kind for process in apis.store.dashboard(0).snapshot().processes] == ["dispatcher"]
     assert hour(apis).done == 2
     reports.deregister(dispatcher, {})
-    left = {apis.keys(noun).encode() for noun in ("metrics", "queues", "releases")}
+    left = {apis.keys(noun).encode() for noun in ("metrics", "totals", "queues", "releases")}
     assert set(apis.client.keys("*")) <= left
 
 
