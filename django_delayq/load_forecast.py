@@ -9,6 +9,7 @@ nobody has enqueued yet, of retries, of limits, and of workers that come and go.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 #: How often the unused slots of a worker are offered to its other pools within a step.
 _ROUNDS = 3
@@ -94,23 +95,29 @@ def forecast(loads: Mapping[str, QueueLoad], workers: Iterable[WorkerSlots], *, 
 
 
 def slots_needed(loads: Iterable[QueueLoad], *, step_us: int, within_us: int) -> int:
-    """Return with how many slots, all of which serve all queues, every job starts in time. O(steps x log slots)."""
-    waiting, steps = 0.0, list[float]()
+    """Return with how many slots, all of which serve all queues, every job starts in time. O(steps x log slots).
+
+    The jobs of a step count as due at its start, since many may be due at one moment. There are never more slots than
+    jobs: with as many, each starts at once.
+    """
+    waiting, jobs, steps = 0.0, 0.0, [0.0]
     for load in loads:
         steps += [0.0] * (len(load.due) - len(steps))
         waiting += load.ready * load.run_us
+        jobs += load.ready + sum(load.due)
         for step, number in enumerate(load.due):
             steps[step] += number * load.run_us
 
     def is_enough(slots: int) -> bool:
         left = waiting
-        for work in [0.0, *steps]:
+        for work in steps:
+            left += work
             if left > slots * within_us:
                 return False
-            left = max(0.0, left + work - slots * step_us)
-        return left <= slots * within_us
+            left = max(0.0, left - slots * step_us)
+        return True
 
-    return bisect_left(range(_MOST_SLOTS), True, key=is_enough)
+    return bisect_left(range(min(_MOST_SLOTS, ceil(jobs))), True, key=is_enough)
 
 
 def _kinds(workers: Iterable[WorkerSlots]) -> list[tuple[frozenset[str], int]]:

@@ -53,6 +53,16 @@ def queue_dimension(queue: str) -> bytes:
     return b"queue:" + queue.encode("utf-8", "surrogatepass")
 
 
+def name_in(dimension: bytes) -> str:
+    """Return the name of the queue or task that a dimension is of."""
+    name = dimension.partition(b":")[2]
+    try:
+        return name.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        # It was edited manually.
+        return name.decode("utf-8", "surrogateescape")
+
+
 def task_dimension(task: str) -> bytes:
     """Return the dimension of a task's jobs."""
     return b"task:" + task.encode("utf-8", "surrogatepass")

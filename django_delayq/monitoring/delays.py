@@ -16,6 +16,10 @@ from django_delayq.store.client.reading import Reading, together
 QUARTER_US = 15 * MINUTE_US
 #: A job that starts later than this is late.
 LATE_US = MINUTE_US
+#: How far ahead what comes due is counted, in seconds.
+AHEAD = (300, 3_600, 86_400)
+#: How many minutes ahead the jobs of each minute are counted.
+NEXT_MINUTES = 15
 #: Quarters whose minutes are counted: those with the most work, if it may take longer than a minute.
 _MOST_QUARTERS = 32
 #: The run time of a job of which nothing is known.
@@ -50,6 +54,8 @@ class DelayForecast:
     workers: Sequence[WorkerSlots]
     #: Queues of which no run is known, so that a second is assumed.
     guessed: Sequence[str]
+    #: Seconds ahead -> jobs that come due until then.
+    due_within: Mapping[int, int]
 
     @property
     def slots(self) -> int:
@@ -92,24 +98,34 @@ def read(view: StoreView) -> DelayForecast:
     """Read what is due; two round trips besides the snapshot's, of which the second counts minutes where it matters."""
     start_us, queues = view.now_us // MINUTE_US * MINUTE_US, list(view.snapshot.queues)
     minutes = DAY_US // MINUTE_US
-    ranges = list(_ranges(start_us, minutes))
+    # The next ones by the minute: by them it is decided how many workers are needed.
+    ranges = [(minute, minute + 1) for minute in range(NEXT_MINUTES)]
+    ranges += [(max(first, NEXT_MINUTES), last) for first, last in _ranges(start_us, minutes) if last > NEXT_MINUTES]
     # Jobs that were due within the current minute wait already.
     edges = [max(view.now_us, start_us + first * MINUTE_US) for first, _last in ranges] + [start_us + DAY_US]
-    due = due_in_all_shards(view, edges, queues)
+    ahead = [view.now_us, *(view.now_us + seconds * SECOND_US for seconds in AHEAD)]
+    due, soon = due_in_all_shards(view, (edges, ahead), queues)
     workers = _workers(view, queues)
     run_us, guessed = _run_times(view, queues)
     heavy = _heavy(due, run_us, workers)
     details = _minutes(view, start_us, [(ranges[quarter], names) for quarter, names in heavy.items()])
-    loads = {}
+    loads, idle = {}, [0.0] * minutes
     for name in queues:
-        by_minute = [0.0] * minutes
-        for quarter, (first, last) in enumerate(ranges):
-            if (first, name) in details:
-                by_minute[first:last] = details[first, name]
-            elif name in due:
-                by_minute[first:last] = [due[name][quarter] / (last - first)] * (last - first)
+        # Most of many queues have nothing ahead.
+        by_minute = idle[:] if name in due else idle
+        for at, (first, last) in enumerate(ranges if name in due else ()):
+            even = [due[name][at] / (last - first)] * (last - first)
+            by_minute[first:last] = details.get((first, name), even)
         loads[name] = _load(view, name, by_minute, run_us[name])
-    return DelayForecast(start_us=start_us, loads=loads, workers=workers, guessed=guessed)
+    return DelayForecast(
+        start_us=start_us,
+        loads=loads,
+        workers=workers,
+        guessed=guessed,
+        due_within={
+            seconds: sum(sum(counts[: number + 1]) for counts in soon.values()) for number, seconds in enumerate(AHEAD)
+        },
+    )
 
 
 def first_late_us(view: StoreView, edges: Sequence[int], due: Mapping[str, Sequence[int]]) -> int | None:
@@ -146,7 +162,8 @@ def _workers(view: StoreView, queues: Sequence[str]) -> list[WorkerSlots]:
 def _load(view: StoreView, name: str, due: Sequence[float], run_us: float) -> QueueLoad:
     """Return the load of a queue, with the jobs that wait already."""
     state = view.snapshot.queues[name]
-    return QueueLoad(ready=state.ready + state.overdue, due=due, run_us=run_us)
+    # A parked job waits for a limit, not for a slot.
+    return QueueLoad(ready=max(0, state.ready - state.parked) + state.overdue, due=due, run_us=run_us)
 
 
 def _ranges(start_us: int, minutes: int) -> Iterator[tuple[int, int]]:
@@ -176,7 +193,7 @@ def _heavy(
         slots = sum(worker.slots for worker in workers if name in worker.queues)
         found += [
             (number * run_us[name], quarter, name)
-            for quarter, number in enumerate(counts)
+            for quarter, number in enumerate(counts[NEXT_MINUTES:], NEXT_MINUTES)
             if slots and number * run_us[name] > slots * LATE_US / 2
         ]
     heavy: dict[int, list[str]] = {}

@@ -3,12 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from django_delayq.monitoring.store_view import StoreView
+from django_delayq.store.client.reading import Reading, together
 
 
-def due_in_all_shards(view: StoreView, edges: Sequence[int], queues: Sequence[str]) -> dict[str, list[int]]:
-    """Return how many jobs of each queue that has some become due from each edge to before the next; one round trip."""
-    found = view.reads.read(lambda shard: view.store.dashboard(shard).read_due_histogram(edges, queues=queues))
-    return summed(found.values())
+def due_in_all_shards(
+    view: StoreView, wanted: Sequence[Sequence[int]], queues: Sequence[str]
+) -> list[dict[str, list[int]]]:
+    """Return, for each of several lists of edges, how many jobs of each queue become due from one edge to the next.
+
+    Queues without such jobs are left out. One round trip.
+    """
+
+    def of_shard(shard: int) -> Reading[list[dict[str, list[int]]]]:
+        dashboard = view.store.dashboard(shard)
+        return together([dashboard.read_due_histogram(edges, queues=queues) for edges in wanted])
+
+    by_shard = view.reads.read(of_shard).values()
+    return [summed(histograms[number] for histograms in by_shard) for number in range(len(wanted))]
 
 
 def summed(histograms: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]]:

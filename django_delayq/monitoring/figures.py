@@ -1,29 +1,25 @@
 """Figures: what monitoring says about the store, read at one moment."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from typing import Any
 
-from django_delayq.clock import DAY_US, HOUR_US
+from django_delayq.display.text import printable
 from django_delayq.load_forecast import QueueLoad, slots_needed
 from django_delayq.metrics import MINUTE_US
 from django_delayq.monitoring import delays
 from django_delayq.monitoring.accuracy import Accuracy
-from django_delayq.monitoring.delays import LATE_US, DelayForecast
+from django_delayq.monitoring.delays import LATE_US, NEXT_MINUTES, DelayForecast
 from django_delayq.monitoring.store_view import StoreView
 from django_delayq.store.client.reading import Reading, together
 from django_delayq.store.queries.endings import EndingQueries, newest_endings
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.store.queries.totals import Totals, TotalsQueries, combined_totals
 
-#: How far ahead what comes due is counted, in seconds.
-AHEAD = {300: 5 * MINUTE_US, 3_600: HOUR_US, 86_400: DAY_US}
 #: What is answered if the package of the extra is missing.
 NEEDS_PACKAGE = "Metrics need prometheus-client: pip install 'django-delayq[prometheus]'\n"
-#: Minutes ahead for which workers are needed: a new one takes a few to start.
-_MINUTES = 15
 
 
 @dataclass(frozen=True)
@@ -67,11 +63,8 @@ class Figures(StoreView):
     @property
     def due_within(self) -> Mapping[int, int]:
         """Seconds ahead -> scheduled jobs that come due until then, with those that are overdue."""
-        loads, overdue = self.forecast.loads.values(), self.snapshot.total.overdue
-        return {
-            seconds: overdue + round(sum(sum(load.due[: ahead_us // MINUTE_US]) for load in loads))
-            for seconds, ahead_us in AHEAD.items()
-        }
+        overdue = self.snapshot.total.overdue
+        return {seconds: overdue + number for seconds, number in self.forecast.due_within.items()}
 
     @property
     def forecast_off_seconds(self) -> float | None:
@@ -85,16 +78,40 @@ class Figures(StoreView):
         found = [worker.slots for worker in self.workers]
         return max(1, round(sum(found) / len(found))) if found else self.store.config.worker.concurrency
 
-    @property
+    @cached_property
+    def queue_slots_needed(self) -> Mapping[str, int]:
+        """Queue -> slots that start each of its jobs of the next 15 minutes in time; none for a paused queue."""
+        return {name: _slots([load]) + self._held(name) for name, load in self._next_loads.items()}
+
+    @cached_property
     def workers_needed(self) -> int:
         """How many workers of that size start every job of the next 15 minutes within a minute of its time.
 
-        From what waits, what comes due, and the mean run time of each queue's jobs within the last hour. Running jobs
-        keep their slots.
+        From what waits, what comes due, and the mean run time of each queue's jobs within the last hour. Jobs that run,
+        and take longer than a minute, keep their slots.
         """
-        loads = [
-            QueueLoad(ready=load.ready, due=load.due[:_MINUTES], run_us=load.run_us)
-            for load in self.forecast.loads.values()
-        ]
-        slots = slots_needed(loads, step_us=MINUTE_US, within_us=LATE_US)
+        slots = _slots(self._next_loads.values()) + sum(map(self._held, self._next_loads))
         return ceil(max(slots, self.snapshot.claimed) / self.slots_per_worker)
+
+    @cached_property
+    def _next_loads(self) -> Mapping[str, QueueLoad]:
+        """The loads of the next minutes of the queues that are not paused."""
+        return {
+            name: replace(load, due=load.due[:NEXT_MINUTES])
+            for name, load in self.forecast.loads.items()
+            if self.snapshot.queues[name].paused is None
+        }
+
+    def _held(self, queue: str) -> int:
+        """Return how many slots the running jobs of a queue keep: none if such jobs soon end."""
+        is_long = self.forecast.loads[queue].run_us > LATE_US
+        return self.snapshot.claimed_of(queue, lease_us=self.store.config.worker.lease_us) if is_long else 0
+
+
+def _slots(loads: Iterable[QueueLoad]) -> int:
+    return slots_needed(loads, step_us=MINUTE_US, within_us=LATE_US)
+
+
+def label(name: str) -> str:
+    """Return the name of a queue or task as monitoring shows it: printable, and different for each name."""
+    return printable(name.replace("\\", r"\\"))

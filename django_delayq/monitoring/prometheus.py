@@ -3,6 +3,7 @@
 Every name is in this file. A counter's name ends with `_total` in the text.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -11,9 +12,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from django_delayq.clock import SECOND_US
-from django_delayq.display.text import printable
-from django_delayq.metrics import ALL_JOBS, BUCKETS, EDGES_US, Stats
-from django_delayq.monitoring.figures import AHEAD, Figures
+from django_delayq.metrics import ALL_JOBS, BUCKETS, EDGES_US, Stats, name_in
+from django_delayq.monitoring.figures import Figures, label
+from django_delayq.store.queries.snapshot import QueueState
 
 T = TypeVar("T")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,6 +30,8 @@ _OUTCOMES: dict[str, Callable[[Stats], int]] = {
     "expired": lambda stats: stats.expired,
     "dropped": lambda stats: stats.dropped,
 }
+#: Most queues that have gauges of their own. There are about six of each.
+MOST_QUEUES = 1_000
 _ALWAYS = frozenset(("done", "retried", "failed", "reclaimed"))
 #: The buckets that are exported: 1 ms, 8 ms, 64 ms, 0.5 s, 4 s, 33 s, 262 s. All 22 would triple the text.
 _EXPORTED = range(2, BUCKETS - 1, 3)
@@ -55,6 +58,9 @@ class _Collector:
         return ()
 
     def _counters(self) -> Iterator[Metric]:
+        # Without some of the servers the sums would go back, which reads as a restart.
+        if self._figures.reads.missing:
+            return
         promoted = self._figures.totals.stats.get(ALL_JOBS, Stats()).promoted
         yield _single(CounterMetricFamily, "delayq_jobs_promoted", "Jobs that dispatchers made ready.", promoted)
         for kind in ("queue", "task"):
@@ -95,29 +101,47 @@ class _Collector:
             run.add_metric((name,), _buckets(stats.run), stats.run_sum_us / SECOND_US)
         yield from (enqueued, outcomes, run)
 
+    def _of_queues(self) -> Iterator[Metric]:
+        """Yield what the queues have now: the largest by their names, further ones together without a name."""
+        snapshot, needed = self._figures.snapshot, self._figures.queue_slots_needed
+        largest = sorted(snapshot.queues, key=lambda name: _size(snapshot.queues[name]), reverse=True)[:MOST_QUEUES]
+        labels = {name: label(name) for name in largest}
+        states: Counter[tuple[str, str]] = Counter()
+        slots: Counter[str] = Counter()
+        oldest: dict[str, float] = {}
+        paused: dict[str, int] = {}
+        for name, state in snapshot.queues.items():
+            queue = labels.get(name, "")
+            states[queue, "scheduled"] += state.scheduled - state.overdue
+            states[queue, "overdue"] += state.overdue
+            states[queue, "ready"] += state.ready - state.parked
+            states[queue, "parked"] += state.parked
+            slots[queue] += needed.get(name, 0)
+            since_us = snapshot.now_us - (state.oldest_ready_us or snapshot.now_us)
+            oldest[queue] = max(oldest.get(queue, 0), since_us / SECOND_US)
+            paused[queue] = paused.get(queue, 0) + (state.paused is not None)
+        jobs = GaugeMetricFamily("delayq_jobs", "Jobs of a queue by state.", labels=("queue", "state"))
+        for pair, number in states.items():
+            jobs.add_metric(pair, number)
+        yield jobs
+        for name, help_text, values in (
+            ("oldest_ready_seconds", "For how long the next ready job has been due.", oldest),
+            ("queue_paused", "1 if the queue is paused.", paused),
+            ("queue_slots_needed", "Slots that start each job of the next 15 minutes within a minute.", slots),
+        ):
+            family = GaugeMetricFamily(f"delayq_{name}", help_text, labels=("queue",))
+            for queue, value in values.items():
+                family.add_metric((queue,), value)
+            yield family
+
     def _gauges(self) -> Iterator[Metric]:
         figures, snapshot = self._figures, self._figures.snapshot
-        states = GaugeMetricFamily("delayq_jobs", "Jobs of a queue by state.", labels=("queue", "state"))
-        oldest = GaugeMetricFamily(
-            "delayq_oldest_ready_seconds", "For how long the next ready job has been due.", labels=("queue",)
-        )
-        for name, state in snapshot.queues.items():
-            queue = printable(name)
-            for kind, number in (
-                ("scheduled", state.scheduled - state.overdue),
-                ("overdue", state.overdue),
-                ("ready", state.ready - state.parked),
-                ("parked", state.parked),
-            ):
-                states.add_metric((queue, kind), number)
-            since_us = snapshot.now_us - (state.oldest_ready_us or snapshot.now_us)
-            oldest.add_metric((queue,), max(0, since_us) / SECOND_US)
-        yield from (states, oldest)
+        yield from self._of_queues()
         due = GaugeMetricFamily(
             "delayq_jobs_due", "Scheduled jobs that come due within so many seconds.", labels=("within",)
         )
-        for seconds in AHEAD:
-            due.add_metric((str(seconds),), figures.due_within[seconds])
+        for seconds, number in figures.due_within.items():
+            due.add_metric((str(seconds),), number)
         yield due
         next_us, alive = snapshot.total.next_due_us, figures.alive
         for name, help_text, value in (
@@ -160,14 +184,17 @@ def _single(family: Callable[..., Any], name: str, help_text: str, value: float)
 
 
 def _by_name(kind: str, by_dimension: Mapping[bytes, T]) -> dict[str, T]:
-    """Return what belongs to queues, or to tasks, by their names as people can read them."""
+    """Return what belongs to queues, or to tasks, by the label of their names."""
     prefix = f"{kind}:".encode()
     return {
-        # Unlike surrogatepass, it also reads what was edited manually.
-        printable(dimension.removeprefix(prefix).decode("utf-8", "surrogateescape")): found
+        label(name_in(dimension)): found
         for dimension, found in sorted(by_dimension.items())
         if dimension.startswith(prefix)
     }
+
+
+def _size(state: QueueState) -> int:
+    return state.ready + state.scheduled
 
 
 def _buckets(counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from django_delayq.display.text import printable
 from django_delayq.metrics import ALL_JOBS
-from django_delayq.monitoring.figures import Figures
+from django_delayq.monitoring.figures import Figures, label
 
 
 def stats(figures: Figures) -> dict[str, Any]:
@@ -35,13 +34,14 @@ def stats(figures: Figures) -> dict[str, Any]:
         "forecast_off_seconds": figures.forecast_off_seconds,
         "servers_missing": [each.server for each in figures.reads.missing],
         "queues": {
-            printable(name): {
+            label(name): {
                 "scheduled": state.scheduled - state.overdue,
                 "overdue": state.overdue,
                 "ready": state.ready - state.parked,
                 "parked": state.parked,
                 "oldest_ready_us": state.oldest_ready_us,
                 "is_paused": state.paused is not None,
+                "slots_needed": figures.queue_slots_needed.get(name, 0),
             }
             for name, state in snapshot.queues.items()
         },

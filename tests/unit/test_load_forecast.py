@@ -65,13 +65,21 @@ def test_the_mean_run_time_counts() -> None:
 
 @pytest.mark.parametrize(
     ("within_s", "slots"),
-    [(0.001, 4), (60, 2), (180, 1)],
+    [(0.001, 240), (30, 8), (60, 4), (180, 2)],
 )
 def test_the_slots_that_keep_the_delay_within_a_bound(within_s: float, slots: int) -> None:
     loads = {"mail": load(240, 0, 0, 0, 0)}
     assert slots_needed(loads.values(), step_us=MINUTE, within_us=round(within_s * SECOND)) == slots
     late = [delay for delay in delays_s(loads, worker(slots, "mail")) if delay]
     assert max(late, default=0) <= within_s
+
+
+def test_as_many_slots_as_jobs_are_enough() -> None:
+    needed = [
+        slots_needed([load(number, run_s=3_600)], step_us=MINUTE, within_us=MINUTE) for number in (0.5, 1, 10, 1_000)
+    ]
+    assert needed == [1, 1, 10, 1_000]
+    assert slots_needed([load(0, ready=7, run_s=3_600)], step_us=MINUTE, within_us=MINUTE) == 7
 
 
 def test_no_jobs_need_no_slots() -> None:

@@ -52,7 +52,8 @@ def read(page: PageContext) -> Upcoming:
     chosen = page.request.GET.get("due", "")
     name = chosen if chosen in SPANS else _DEFAULT
     edges = list(_edges(page, SPANS[name]))
-    return Upcoming(name, edges, due_in_all_shards(page, edges, list(page.snapshot.queues)))
+    [by_queue] = due_in_all_shards(page, (edges,), list(page.snapshot.queues))
+    return Upcoming(name, edges, by_queue)
 
 
 def chart(page: PageContext, upcoming: Upcoming, *, link: Callable[[str], str]) -> Chart:
