@@ -1,7 +1,7 @@
 """Monitored: what a command that serves tells monitoring: `--http`, and the notifications to systemd."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +32,28 @@ def monitored(
 ) -> Iterator[Systemd]:
     """Serve --http and tell systemd that the process is alive, as long as its loops go on. Raises CommandError."""
     pulse = Pulse(services, patience=max(_PATIENCE, store.config.worker.lease_us / SECOND_US))
-    systemd, ended, server = Systemd(), threading.Event(), None
+    server = None
     if options["http"]:
         server = _listen(options["http"], store, pulse)
         server.start()
         if options["verbosity"]:
             command.stdout.write(f"Monitoring at http://{server.address}/metrics")
+    try:
+        with watched(lambda: not pulse.stuck) as systemd:
+            yield systemd
+    finally:
+        if server is not None:
+            server.close()
+
+
+@contextmanager
+def watched(is_alive: Callable[[], bool] = lambda: True) -> Iterator[Systemd]:
+    """Tell systemd that this process is alive, as long as it is."""
+    systemd, ended = Systemd(), threading.Event()
 
     def watch() -> None:
         while not ended.wait(systemd.watchdog / 2):
-            if not pulse.stuck:
+            if is_alive():
                 systemd.alive()
 
     if systemd.watchdog:
@@ -50,8 +62,6 @@ def monitored(
         yield systemd
     finally:
         ended.set()
-        if server is not None:
-            server.close()
 
 
 def _listen(text: str, store: Store, pulse: Pulse) -> "MonitoringServer":

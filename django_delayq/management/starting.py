@@ -145,11 +145,11 @@ def run_services(
 
     def stop(*_: Any) -> None:
         stopped.set()
-        stopping()
         # If a receiver hangs, services that wait for room in the emitter's queue cannot end.
         emitter.lift_limit()
         for service in services:
             service.stop()
+        stopping()
 
     def run(service: Service) -> None:
         try:

@@ -4,6 +4,7 @@ It answers to whoever reaches the address, without a login: bind it to an addres
 """
 
 import json
+import os
 import socket
 import sys
 import threading
@@ -41,7 +42,6 @@ class MonitoringServer:
     def __init__(self, host: str, port: int, *, store: Store, pulse: Pulse) -> None:
         """Listen on an address; port 0 is any free one. Raises `OSError`."""
         self._store, self._pulse, self._accuracy = store, pulse, Accuracy()
-        # One scrape at a time: several must not be a load of their own.
         self._lock = threading.Lock()
         paths: Mapping[str, Callable[[], Answer]] = {
             "/metrics": self._metrics,
@@ -50,6 +50,8 @@ class MonitoringServer:
             "/ready": self._ready,
         }
         self._server = _Server((host, port), partial(_Handler, paths))
+        # Otherwise a process that a job forks, and that outlives this one, would keep the address.
+        os.register_at_fork(after_in_child=self._server.socket.close)
 
     @property
     def address(self) -> str:
@@ -71,20 +73,29 @@ class MonitoringServer:
             from django_delayq.monitoring import prometheus
         except ImportError:
             return Answer(HTTPStatus.NOT_IMPLEMENTED, NEEDS_PACKAGE.encode())
-        with self._lock:
-            return Answer(HTTPStatus.OK, prometheus.text(Figures(self._store, self._accuracy)), prometheus.CONTENT_TYPE)
+        return self._one_at_a_time(prometheus.text, prometheus.CONTENT_TYPE)
 
     def _stats(self) -> Answer:
-        with self._lock:
-            return Answer(
-                HTTPStatus.OK, json.dumps(stats(Figures(self._store, self._accuracy))).encode(), "application/json"
-            )
+        return self._one_at_a_time(lambda figures: json.dumps(stats(figures)).encode(), "application/json")
+
+    def _one_at_a_time(self, write: Callable[[Figures], bytes], content_type: str) -> Answer:
+        """Answer with the figures. Several scrapes are no load of their own, and do not wait long for each other."""
+        if not self._lock.acquire(timeout=_CLIENT_TIMEOUT):
+            return _probe(["Another scrape has not ended."])
+        try:
+            return Answer(HTTPStatus.OK, write(Figures(self._store, self._accuracy)), content_type)
+        finally:
+            self._lock.release()
 
     def _live(self) -> Answer:
         return _probe(self._pulse.stuck)
 
     def _ready(self) -> Answer:
-        return _probe([*self._pulse.stuck, *check_liveness(self._store).faults])
+        if self._pulse.is_stopping:
+            return _probe(["This process stops."])
+        found = check_liveness(self._store)
+        # Not queues that nobody serves: another Deployment may be about to serve them, and each of them would wait.
+        return _probe([*self._pulse.stuck, *found.missing, *found.dispatch])
 
 
 def _probe(faults: list[str]) -> Answer:
@@ -96,6 +107,8 @@ class _Server(ThreadingHTTPServer):
     """Each request has a thread of its own."""
 
     daemon_threads = True
+    # The probes of many monitors may come at one moment.
+    request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
         # Otherwise the base class knows IPv4 alone.
@@ -139,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return make()
         except StoreError as error:
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
+            return _probe([str(error)])
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: a probe comes every few seconds."""

@@ -26,13 +26,20 @@ _SEE = see("troubleshooting#nothing-runs")
 class Liveness:
     """What stands still, and what is only late."""
 
-    #: What stands still, each with its cure.
-    still: list[str]
+    #: That no process runs, or that nobody promotes or plants; each with its cure.
+    dispatch: list[str]
+    #: The queues with due jobs that no worker serves, each with its cure.
+    unserved: list[str]
     #: The servers that do not answer.
     missing: list[str]
     #: That processes of several projects have the same store.
     projects: list[str]
     warnings: list[str]
+
+    @property
+    def still(self) -> list[str]:
+        """All that stands still."""
+        return [*self.dispatch, *self.unserved]
 
     @property
     def faults(self) -> list[str]:
@@ -49,11 +56,8 @@ def check_liveness(store: Store) -> Liveness:
     snapshot = store.snapshot(facts=True, reads=reads)
     return Liveness(
         missing=[*map(str, reads.missing)],
-        still=[
-            *_no_process(store, snapshot),
-            *_dispatch(store, snapshot, reads, late_us),
-            *_unserved(store, snapshot, late_us),
-        ],
+        dispatch=[*_no_process(store, snapshot), *_dispatch(store, snapshot, reads, late_us)],
+        unserved=[*_unserved(store, snapshot, late_us)],
         projects=[*_several_projects(store, snapshot)],
         warnings=[
             *_unreadable(snapshot),

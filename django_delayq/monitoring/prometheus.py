@@ -58,10 +58,11 @@ class _Collector:
         return ()
 
     def _counters(self) -> Iterator[Metric]:
+        totals = self._figures.totals
         # Without some of the servers the sums would go back, which reads as a restart.
         if self._figures.reads.missing:
             return
-        promoted = self._figures.totals.stats.get(ALL_JOBS, Stats()).promoted
+        promoted = totals.stats.get(ALL_JOBS, Stats()).promoted
         yield _single(CounterMetricFamily, "delayq_jobs_promoted", "Jobs that dispatchers made ready.", promoted)
         for kind in ("queue", "task"):
             yield from self._of_kind(kind)

@@ -13,6 +13,11 @@ class Pulse:
         self._services, self.patience = services, patience
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether a loop was told to end."""
+        return any(service.stopped for service in list(self._services))
+
+    @property
     def stuck(self) -> list[str]:
         """A sentence for each loop that is stuck."""
         return [

@@ -36,5 +36,7 @@ class Systemd:
         # A name that begins with @ is in the abstract namespace.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         # Who started the process may be gone: that must not end it.
+        # If nobody reads what comes, it must neither wait: a process that cannot say that it stops has to stop.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.setblocking(False)
             sock.sendto(text.encode(), address)

@@ -1,9 +1,11 @@
 """Supervisor: runs management commands as child processes and restarts those that end; `run_worker --processes`."""
 
+import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -23,12 +25,17 @@ _PASSED_ON = (
     "settings",
     "pythonpath",
 )
+#: Variables of systemd. It listens to this process alone.
+_NOT_PASSED_ON = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 #: Seconds before a restart: the first time, and at most. A command that ran longer than the latter starts over.
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 
 
-def run_workers(options: dict[str, Any]) -> None:
-    """Keep `options["processes"]` workers running until SIGTERM or SIGINT, which is passed on to them."""
+def run_workers(options: dict[str, Any], *, ready: Callable[[], object], stopping: Callable[[], object]) -> None:
+    """Keep `options["processes"]` workers running until SIGTERM or SIGINT, which is passed on to them.
+
+    `ready` is called when they are started, `stopping` when they are stopped.
+    """
     passed_on = [f"--{name.replace('_', '-')}={options[name]}" for name in _PASSED_ON if options.get(name) is not None]
     commands = [("run_worker", *passed_on)] * options["processes"]
     if options["with_dispatcher"]:
@@ -38,8 +45,10 @@ def run_workers(options: dict[str, Any]) -> None:
     def terminate(*_: Any) -> None:
         for child in children:
             child.terminate()
+        stopping()
 
     old_handlers = {number: signal.signal(number, terminate) for number in (signal.SIGTERM, signal.SIGINT)}
+    ready()
     # With a timeout: a signal that arrives just before a wait is handled only when that wait ends.
     while any(child.is_running(wait=0.2) for child in children):
         pass
@@ -78,7 +87,8 @@ class SupervisedCommand:
         while not self._stopped.is_set():
             started_at = monotonic()
             # Our end of the pipe closes with this process, however it ends, so no child is left behind.
-            with subprocess.Popen(self._command, stdin=subprocess.PIPE) as process:
+            environ = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+            with subprocess.Popen(self._command, stdin=subprocess.PIPE, env=environ) as process:
                 self._process = process
                 if self._stopped.is_set():
                     process.terminate()

@@ -14,7 +14,7 @@ from django_delayq.exceptions import StoreError, see
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.preflight import Findings, judge_jobs, judge_layout, judge_schedules
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.monitoring.liveness import Liveness, check_liveness
+from django_delayq.monitoring.liveness import check_liveness
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.servers.server_check import CheckedServer
 from django_delayq.store.shard import Shard
@@ -162,12 +162,12 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         {"ending": ending.value, "task": task, "means": _INCOMPATIBLE[ending], **group}
         for (ending, task), group in sorted(misfits.items(), key=lambda item: -item[1]["count"])
     ]
-    found = Liveness(still=[], missing=[], projects=[], warnings=[])
+    warnings = [*servers.warnings(), *layout.warnings, *schedules.warnings]
     if readable:
         # Whoever deploys may have stopped them, so nothing of this is wrong.
         with suppress(StoreError):
             found = check_liveness(store)
-    warnings = [*servers.warnings(), *layout.warnings, *schedules.warnings, *found.projects, *found.still]
+            warnings += [*found.projects, *found.still]
     return {
         "servers": [_server(server) for server in servers.servers],
         "faults": faults,

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
 from django_delayq.conf.config import Config, WorkerConfig
-from django_delayq.management.monitored import add_http, monitored
+from django_delayq.management.monitored import add_http, monitored, watched
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.queue_option import add_queues, with_queues
 from django_delayq.management.serving import follow_layout, workers
@@ -65,7 +65,8 @@ class Command(BaseCommand):
         if options["processes"] > 1:
             if options["http"]:
                 raise CommandError("--http is of one process: start several run_worker instead of --processes.")
-            return run_workers(options)
+            with watched() as systemd:
+                return run_workers(options, ready=systemd.ready, stopping=systemd.stopping)
         store = open_store(options["backend"])
         if options["reload"]:
             autoreload.run_with_reloader(self._run, Shutdown(), store, worker_config, options)

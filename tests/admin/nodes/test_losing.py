@@ -4,6 +4,7 @@ import os
 import signal
 
 from django.test import Client
+from django.urls import reverse
 
 from django_delayq.admin.page import admin_store
 from django_delayq.exceptions import StoreUnavailable
@@ -21,6 +22,7 @@ def test_pages_are_incomplete_as_long_as_a_server_is_away(masters: ThreeMasters,
     reads = admin_store().reads(partial=True)
     assert admin_store().snapshot(reads=reads).total.scheduled == 60
     others = admin_store().reads(partial=True)
+    assert "delayq_queue_enqueued_total" in browser.get(reverse("delayq:metrics")).content.decode()
     masters.lose(2)
     # A change of a page failed there.
     others.leave_out(2, StoreUnavailable("away"))
@@ -31,6 +33,9 @@ def test_pages_are_incomplete_as_long_as_a_server_is_away(masters: ThreeMasters,
     [missing] = reads.missing
     assert (missing.server, list(missing.shards)) == (masters.lost_address, masters.lost_shards)
     assert "Scheduled 40+" in text(browser.get(page("overview")))
+    # A counter that went back would look like a restart.
+    figures = browser.get(reverse("delayq:metrics")).content.decode()
+    assert "delayq_servers_missing 1.0" in figures and "_total" not in figures
     assert "do this again" in result(browser, pause.post(browser, action="pause"))
     masters.restore()
     masters.add_jobs()

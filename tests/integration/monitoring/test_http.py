@@ -1,9 +1,11 @@
 """--http: what a worker or dispatcher answers on an address of its own."""
 
 import json
+import os
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
@@ -12,10 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_delayq import get_store
 from django_delayq.monitoring.http_server import MonitoringServer
+from django_delayq.monitoring.liveness import check_liveness
 from django_delayq.monitoring.pulse import Pulse
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.testing.local_redis import LocalRedisServer
+from tests.admin.reports import tell
 from tests.sample_app.tasks import noop
+from tests.shard_apis import HOUR, ShardApis
 from tests.subprocesses import Processes, until
 
 
@@ -148,6 +153,61 @@ def test_it_listens_on_ipv6(delayq_settings: Any) -> None:
         assert ask(server.address, "/live") == (200, "ok\n")
     finally:
         server.close()
+
+
+def test_a_queue_that_nobody_serves_keeps_no_process_from_being_ready(
+    apis: ShardApis, serve: Callable[..., str]
+) -> None:
+    tell(apis, queues=["mail"], slots=4)
+    raw_id = apis.add(queue="bulk")
+    apis.clock.advance(HOUR)
+    tell(apis, queues=["mail"], slots=4)
+    assert apis.where(raw_id) == ["ready:bulk"]
+    assert check_liveness(apis.store).unserved
+    assert ask(serve(), "/ready") == (200, "ok\n")
+
+
+def test_a_process_that_stops_is_not_ready(serve: Callable[..., str]) -> None:
+    blocked = Blocked()
+    service = Service(blocked, name="Worker of a test")
+    thread = threading.Thread(target=service.run)
+    address = serve(service)
+    thread.start()
+    try:
+        service.stop()
+        assert ask(address, "/ready") == (503, "This process stops.\n")
+        assert ask(address, "/live") == (200, "ok\n")
+    finally:
+        blocked.go_on.set()
+        thread.join()
+
+
+def test_a_forked_process_keeps_no_address(serve: Callable[..., str]) -> None:
+    address = serve()
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        # It lives until the test closes the pipe.
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    os.close(read)
+    try:
+        assert ask(address, "/live") == (200, "ok\n")
+        listening = {
+            line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:] if _port(line, address)
+        }
+        held = {os.readlink(each) for each in Path(f"/proc/{child}/fd").iterdir()}
+        assert listening and not {f"socket:[{inode}]" for inode in listening} & held
+    finally:
+        os.close(write)
+        os.waitpid(child, 0)
+
+
+def _port(line: str, address: str) -> bool:
+    """Return whether a line of /proc/net/tcp is of the socket that listens at an address."""
+    _, local, _, state, *_ = line.split()
+    return state == "0A" and int(local.rpartition(":")[2], 16) == int(address.rpartition(":")[2])
 
 
 def test_other_paths_and_methods_are_refused(serve: Callable[..., str]) -> None:

@@ -41,6 +41,32 @@ def test_the_watchdog_is_told_until_the_process_stops(heard: socket.socket, proc
     assert set(said) <= {b"WATCHDOG=1", b"STOPPING=1"}
 
 
+def test_a_process_stops_although_nobody_reads_what_it_says(heard: socket.socket, processes: Processes) -> None:
+    dispatcher = processes.start("run_dispatcher", NOTIFY_SOCKET=heard.getsockname())
+    assert heard.recv(100) == b"READY=1"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                sender.sendto(b"WATCHDOG=1", heard.getsockname())
+    assert dispatcher.end() == 0
+
+
+def test_several_workers_are_one_process_for_systemd(heard: socket.socket, processes: Processes) -> None:
+    environ = {"NOTIFY_SOCKET": heard.getsockname(), "WATCHDOG_USEC": "200000"}
+    parent = processes.start("run_worker", "--processes", 2, "--with-dispatcher", **environ)
+    assert [heard.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+    with processes.client() as client:
+        processes.until(lambda: client.hlen(processes.keys("worker_names")) == 2, what="both workers")
+    assert parent.end() == 0
+    heard.settimeout(0)
+    said = []
+    while (text := _next(heard)) is not None:
+        said.append(text)
+    # Their parent alone tells it.
+    assert (said.count(b"READY=1"), said.count(b"STOPPING=1")) == (0, 1)
+
+
 def _next(heard: socket.socket) -> bytes | None:
     try:
         return heard.recv(100)
