@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from prometheus_client.parser import text_string_to_metric_families
 
+from django_delayq.monitoring import prometheus
 from tests.admin.jobs import HOSTILE, add, add_dead
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
@@ -69,3 +70,31 @@ def test_hostile_names_break_no_line(browser: Client, stock: ShardApis) -> None:
     names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
     assert all(name.startswith("delayq_") for name in names)
     assert browser.get(reverse("delayq:stats")).json()["scheduled"] == 1
+
+
+def test_further_queues_are_told_together(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "MOST_QUEUES", 1)
+    for name, number in (("large", 3), ("small", 1), ("tiny", 1)):
+        for _ in range(number):
+            add(stock, queue=name)
+    text = browser.get(reverse("delayq:metrics")).content.decode()
+    for queue, number in (("large", 3), ("", 2)):
+        assert f'delayq_jobs{{queue="{queue}",state="scheduled"}} {number}.0\n' in text
+    assert 'queue="tiny",state' not in text
+
+
+def test_names_that_print_the_same_stay_apart(browser: Client, stock: ShardApis) -> None:
+    names = ("a\nb", "a\\nb", "\ud800", "\\ud800")
+    for number, name in enumerate(names, 1):
+        for _ in range(number):
+            add(stock, queue=name)
+        tell(stock, queue=name, done=number)
+    samples = [
+        (sample.name, sample.value)
+        for family in text_string_to_metric_families(browser.get(reverse("delayq:metrics")).content.decode())
+        for sample in family.samples
+        if "queue" in sample.labels and not {"scheduled", "done"}.isdisjoint(sample.labels.values())
+    ]
+    for name in ("delayq_jobs", "delayq_queue_outcomes_total"):
+        assert {value for sampled, value in samples if sampled == name} >= {1, 2, 3, 4}
+    assert {"a\\nb", "a\\\\nb"} <= browser.get(reverse("delayq:stats")).json()["queues"].keys()
