@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import add
 
 #: Upper edges of a histogram's buckets in µs, doubling; the last bucket is open.
@@ -188,22 +189,27 @@ class HourSeries(_Rows):
 def mean_run_us(series: bytes, *, now_us: int) -> float | None:
     """Return the mean duration of the last hour's runs in µs; None without runs.
 
-    In a row of a release without sums each run is as long as the middle of its bucket. It takes less than half of the
-    time of `MinuteSeries(series).hour(now_us)`.
+    In a row of a release without sums each run is as long as the middle of its bucket.
     """
     newest, runs, total_us = now_us // MINUTE_US, 0, 0.0
     for line in series.split(b"\n"):
         minute, _, row = line.partition(b" ")
-        if not (minute.isdigit() and newest - MINUTES < int(minute) <= newest):
-            continue
-        found = dict(_RUNS.findall(b" " + row))
-        sum_us = found.pop(b"sum", None)
-        counts = {int(bucket): int(count) for bucket, count in found.items()}
-        runs += sum(counts.values())
-        # Two digits that are no bucket were edited manually.
-        middles = (_MIDDLES_US[bucket] * count for bucket, count in counts.items() if bucket < BUCKETS)
-        total_us += sum(middles) if sum_us is None else int(sum_us)
+        if minute.isdigit() and newest - MINUTES < int(minute) <= newest:
+            more, us = _runs_in(row)
+            runs, total_us = runs + more, total_us + us
     return total_us / runs if runs else None
+
+
+# A scrape reads 60 rows of each queue, and all but the newest are those of the scrape before.
+@lru_cache(maxsize=8_192)
+def _runs_in(row: bytes) -> tuple[int, float]:
+    """Return how many runs a row has, and their durations together in µs."""
+    found = dict(_RUNS.findall(b" " + row))
+    sum_us = found.pop(b"sum", None)
+    counts = {int(bucket): int(count) for bucket, count in found.items()}
+    # Two digits that are no bucket were edited manually.
+    middles = sum(_MIDDLES_US[bucket] * count for bucket, count in counts.items() if bucket < BUCKETS)
+    return sum(counts.values()), middles if sum_us is None else int(sum_us)
 
 
 def hours_text(rows: Sequence[bytes | None], minutes: bytes, *, now_us: int) -> bytes:

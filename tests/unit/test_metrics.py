@@ -15,6 +15,7 @@ from django_delayq.metrics import (
     bucket,
     encode_rows,
     hours_text,
+    mean_run_us,
     queue_dimension,
     task_dimension,
 )
@@ -172,3 +173,24 @@ def test_a_dispatcher_forgets_what_it_promoted_more_than_an_hour_ago() -> None:
     series.record_promotion(1, late_us=400, now_us=NOW + 200 * MINUTE_US)
     assert series.hour(NOW + 200 * MINUTE_US).promoted == 1
     assert len(series._rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("series", "mean_us"),
+    [
+        (b"", None),
+        (b"30000000 done 3 lag1 3\n", None),
+        (b"30000000 done 4 runsum 1000 run0 3 run9 1\n", 250),
+        (b"30000000 runsum 100 run3 1\n29999941 runsum 500 run3 1\n", 300),
+        # An hour ago, and in the future.
+        (b"29999940 runsum 500 run3 1\n", None),
+        (b"30000001 runsum 500 run3 1\n", None),
+        # Of a release without sums: the middle of the bucket from 1 to 2 ms.
+        (b"30000000 run3 2\n", 1_500),
+        (b"30000000 run3 1\n29999999 runsum 500 run0 1\n", 1_000),
+        # Edited manually.
+        (b"x\n30000000 run99 1 run3 1\n30000000\n\xff run3 1", 750),
+    ],
+)
+def test_the_mean_run_time_of_the_last_hour(series: bytes, mean_us: float | None) -> None:
+    assert mean_run_us(series, now_us=NOW) == mean_us
