@@ -10,9 +10,9 @@
 #   make format                   apply the formatting and the safe fixes of the style
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
 #   make bench                    compare a few figures with the fastest other systems, 5 minutes
-#   make bench-all                compare all figures with nine other systems, write docs/benchmarks.md; 2 hours, on an idle machine
-#   make settings-page            write docs/settings.md from the help texts of the settings
-#   make checklist-page           write docs/checklist.md from what the checks can report
+#   make bench-all                compare all figures with nine other systems, write docs/reference/benchmarks.md; 2 hours, on an idle machine
+#   make docs                     build the site of docs/ in build/docs; a warning is an error
+#   make pages                    write what pages have of the code: the settings, the keys, the diagrams, the checklist
 #   make messages                 bring the translations of the admin up to date, and list what is missing
 #   make clean                    remove what the targets above made
 #
@@ -35,10 +35,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 bin = $(VENV)/bin
 install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
-code = django_delayq tests example_project $(wildcard benchmarks)
+code = django_delayq tests example_project $(wildcard benchmarks docs/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test settings-page checklist-page messages lint format style floors types demo clean
+.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test docs pages messages lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -93,10 +93,12 @@ bench-all: $(VENV)/.installed
 upstream: $(VENV)/.installed
 	$(bin)/python -m tests.django_tasks.upstream
 
-settings-page: $(VENV)/.installed
-	$(bin)/python -m tests.architecture.settings_page
+docs: $(VENV)/.installed
+	$(bin)/python -m sphinx --quiet --jobs auto --fail-on-warning --keep-going --fresh-env -b html docs build/docs
 
-checklist-page: $(VENV)/.installed
+pages: $(VENV)/.installed
+	$(bin)/python -m tests.architecture.settings_page
+	$(bin)/python -m tests.testing_helpers.docs.generated
 	$(bin)/python -m tests.deployment.checklist_page
 
 messages: $(VENV)/.installed

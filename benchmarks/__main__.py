@@ -1,8 +1,8 @@
 """The command: python -m benchmarks [--short | --contenders | --tuned] [--minutes N] [--more FILE] ...
 
-It writes benchmarks/results/<time>.json after each measurement, and at the end docs/benchmarks.md with its charts. The
-short run prints its tables instead. `--more` adds rounds to the file of an earlier run, `--report` only rewrites the
-page from one. `--pin` runs the server, the workers and the producer on the CPUs that it names.
+It writes benchmarks/results/<time>.json after each measurement, and at the end docs/reference/benchmarks.md with its
+charts. The short run prints its tables instead. `--more` adds rounds to the file of an earlier run, `--report` only
+rewrites the page from one. `--pin` runs the server, the workers and the producer on the CPUs that it names.
 """
 
 import argparse

@@ -115,7 +115,7 @@ def check_middleware(**_: Any) -> list[CheckMessage]:
     return [
         Error(
             f"{place} names {path!r:.200}, {problem}.",
-            hint=f"Write the path of a class with enqueue() or run(). {see('middleware')}",
+            hint=f"Write the path of a class with enqueue() or run(). {see('tasks/middleware')}",
             id="delayq.E020",
         )
         for path, place in places.items()

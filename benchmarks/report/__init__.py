@@ -1,1 +1,1 @@
-"""The report of a run: tables, charts, and docs/benchmarks.md, which shows them."""
+"""The report of a run: tables, charts, and docs/reference/benchmarks.md, which shows them."""

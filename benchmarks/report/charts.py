@@ -42,7 +42,7 @@ CHARTS: dict[str, tuple[str, str, str, Callable[[float], str], bool]] = {
 def links(results: Results, title: str) -> str:
     """Return the links to the charts of a table that the results have figures for."""
     drawn = [name for name in ABOVE.get(title, ()) if bars(results, name)]
-    return "".join(f"![{CHARTS[name][0]}](images/{name})\n\n" for name in drawn)
+    return "".join(f"![{CHARTS[name][0]}](../images/{name})\n\n" for name in drawn)
 
 
 def bars(results: Results, name: str) -> str | None:

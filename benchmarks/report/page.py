@@ -1,4 +1,4 @@
-"""The page docs/benchmarks.md: the text between its marks, and its charts, come from a run."""
+"""The page docs/reference/benchmarks.md: the text between its marks, and its charts, come from a run."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from benchmarks.results import Results
 from benchmarks.sizes import WHOLE
 from benchmarks.venvs import ROOT
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images"
 _MARKED = re.compile(r"(<!-- figures: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

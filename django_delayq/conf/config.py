@@ -1,7 +1,7 @@
 """Config: the DELAYQ setting as one frozen value; each part is what one kind of process needs.
 
-One field is one setting: its name, default, validator and help. How it is read, its errors and docs/settings.md follow
-from the field. Fields that end in `_us` are integer microseconds.
+One field is one setting: its name, default, validator and help. How it is read, its errors and the page
+docs/reference/settings.md follow from the field. Fields that end in `_us` are integer microseconds.
 """
 
 import re
@@ -36,20 +36,20 @@ class TaskConfig:
         NO_QUEUES,
         QUEUES,
         'Declared queues and their options: `{"mail": {}, "reports": {"fair": True, "weights": {"acme": 3}, '
-        '"max_waiting": 10_000}}`; see [Tenants](tenants.md). A job for another queue is refused. Empty: any name is '
-        "legal.",
+        '"max_waiting": 10_000}}`; see [Tenants](../queues/tenants.md). A job for another queue is refused. Empty: any '
+        "name is legal.",
     )
     limits: Limits = setting(
         NO_LIMITS,
         LIMITS,
         'Limits and their rules: `{"stripe": {"rate": "100/s", "burst": 20, "max_running": 5}}`; see '
-        "[Limits](limits.md). Workers and dispatchers store them when they start.",
+        "[Limits](../queues/limits.md). Workers and dispatchers store them when they start.",
     )
     recurring: DeclaredSchedules = setting(
         NO_RECURRING,
         RECURRING,
         'Recurring schedules of tasks that are not the project\'s own: `{"nightly": {"task": "shop.tasks.report", '
-        '"cron": "0 3 * * *", "tz": "Europe/Berlin", "args": ["pdf"]}}`; see [Recurring jobs](recurring.md). '
+        '"cron": "0 3 * * *", "tz": "Europe/Berlin", "args": ["pdf"]}}`; see [Recurring jobs](../tasks/recurring.md). '
         "Dispatchers store them when they start.",
     )
     task_modules: tuple[str, ...] = setting(
@@ -59,7 +59,7 @@ class TaskConfig:
         (),
         validators.classes,
         "Classes around each enqueue and each run, as dotted paths, outermost first; see "
-        "[Middleware](middleware.md). Web processes and workers need the same list.",
+        "[Middleware](../tasks/middleware.md). Web processes and workers need the same list.",
     )
     on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
     retry: RetryPolicy = setting(DELAYED_TASK.retry, validators.retry, "Retry policy of tasks that have none.")
@@ -273,8 +273,8 @@ class Config:
         'nodes: `"redis+cluster://host1:6379,host2:6379"` or `{"cluster": ["host1:6379", …]}`; `address_remap`, a '
         "function, turns an address `(host, port)` that a node announces into one that this process reaches. A primary "
         'can be named by Sentinels: `{"sentinels": ["host1:26379", …], "service": "mymaster"}`, with `sentinel_kwargs` '
-        "for the connections to them. [Redis](redis.md) describes all forms, aliases and TLS. Redis must run with "
-        "`maxmemory-policy noeviction`, its default.",
+        "for the connections to them. [Redis](../redis/connections.md) describes all forms, aliases and TLS. Redis "
+        "must run with `maxmemory-policy noeviction`, its default.",
     )
     prefix: str = setting("delayq", validators.prefix, "Text in front of every key.")
     shards: int = setting(
@@ -331,7 +331,7 @@ class Config:
         "Encrypt arguments, options, errors and results in Redis, with keys derived from `SECRET_KEY`. Queue, task, "
         "priority and times stay readable. Needs the extra `encrypt`, and the keys in every process that enqueues, "
         "runs, promotes or shows jobs. Jobs enqueued before you switch it on still run. See "
-        "[Encryption](encryption.md), also for how to rotate the key.",
+        "[Encryption](../redis/encryption.md), also for how to rotate the key.",
     )
     encryption_keys: tuple[str, ...] = setting(
         (),

@@ -25,8 +25,8 @@ def setting(
 ) -> Any:
     """Return a dataclass field that a setting of the same name fills: `LEASE` fills `lease_us`.
 
-    `help` is Markdown for docs/settings.md. With `option`, a command-line option of that name replaces the setting.
-    The `repr()` of Config leaves out what is `secret`.
+    `help` is Markdown for docs/reference/settings.md. With `option`, a command-line option of that name replaces the
+    setting. The `repr()` of Config leaves out what is `secret`.
     """
     return field(default=default, repr=not secret, metadata={"validate": validate, "help": help, "option": option})
 
@@ -40,7 +40,7 @@ def settings_of(part: type[Any]) -> dict[str, Field[Any]]:
 class Validator:
     """The check and the conversion of one kind of value."""
 
-    #: Legal values, as errors and docs/settings.md describe them.
+    #: Legal values, as errors and docs/reference/settings.md describe them.
     accepts: str
     #: Returns a true value for a legal value; may raise ValueError, TypeError or re.error for another.
     allows: Callable[[Any], object]
@@ -67,7 +67,7 @@ class Validator:
 class ListOf:
     """The check of a list; errors name the first wrong entry by its index. Config keeps a tuple."""
 
-    #: Legal values, as errors and docs/settings.md describe them.
+    #: Legal values, as errors and docs/reference/settings.md describe them.
     accepts: str
     #: Returns what is wrong with an entry, or None; never its text, which may be a secret.
     wrong: Callable[[Any], str | None]

@@ -43,8 +43,11 @@ class Jobs:
     Only `reschedule(delay=…)` counts from the time of each call, so all jobs move again; `at=` stays the same moment.
     """
 
+    #: Alias in TASKS whose store has them; None for that of DELAYQ.
     backend: str | None
+    #: The states that match.
     states: Sequence[State]
+    #: What else must match.
     filter: JobFilter
     #: Ids of the jobs and their shards; None for all jobs.
     ids: Sequence[tuple[bytes, int]] | None = None

@@ -40,7 +40,9 @@ class Counts(TypedDict):
 class Queue:
     """One queue of a store, by its name. It reads nothing until a method is called."""
 
+    #: Name of the queue.
     name: str
+    #: Alias in TASKS whose store has it; None for that of DELAYQ.
     backend: str | None = None
     #: The counts that it shares with the other queues of one `queues()`.
     shared: "_SharedCounts | None" = field(default=None, repr=False, compare=False)

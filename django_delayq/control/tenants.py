@@ -32,8 +32,11 @@ class TenantCounts(TypedDict):
 class Tenant:
     """One tenant of one queue, by its name. It reads nothing until a method is called."""
 
+    #: Name of the tenant.
     name: str
+    #: Name of the queue.
     queue: str
+    #: Alias in TASKS whose store has it; None for that of DELAYQ.
     backend: str | None = None
 
     def counts(self) -> TenantCounts:

@@ -23,8 +23,9 @@ class Debounce:
     or timedeltas. A call after a worker has claimed the job begins the next series. Raises `InvalidDelay`.
     """
 
+    #: From each call until the job is due.
     wait: float | timedelta
-    #: None: no limit.
+    #: From the first call until it is due at the latest. None: no limit.
     max_wait: float | timedelta | None = None
     #: `wait` and `max_wait` in µs.
     wait_us: int = field(init=False, repr=False)
@@ -46,6 +47,7 @@ class Throttle:
     store nothing and get the handle of the job, even if it has ended. Raises `InvalidDelay`.
     """
 
+    #: From the first call until the next one that enqueues.
     window: float | timedelta
     #: `window` in µs.
     window_us: int = field(init=False, repr=False)

@@ -33,12 +33,14 @@ from django_delayq.testing.transactions import commits_of_the_code
 
 
 class DelayQ:
-    """The queue of one test; a context manager::
+    """The queue of one test, with a private Redis and a clock that the test controls.
 
-    with DelayQ() as delayq:
-        order.place()
-        delayq.assert_enqueued(send_reminder, args=[order.pk], due_in=600)
-        delayq.advance(minutes=10, run=True)
+    It is a context manager::
+
+        with DelayQ() as delayq:
+            order.place()
+            delayq.assert_enqueued(send_reminder, args=[order.pk], due_in=600)
+            delayq.advance(minutes=10, run=True)
     """
 
     def __init__(self) -> None:

@@ -26,13 +26,19 @@ _MAX_SHOWN = 200
 class EnqueuedJob:
     """A job that waits or is dead, at the time of the look-up."""
 
+    #: Id of the job, as `JobHandle.id`.
     id: str
     #: The name of the task: the import path of its function, by default.
     task: str
+    #: Its positional arguments.
     args: list[Any]
+    #: Its keyword arguments.
     kwargs: dict[str, Any]
+    #: Name of its queue.
     queue: str
+    #: -100 to 100; a larger one runs first.
     priority: int
+    #: Its unique key; None if it has none.
     key: str | None
     #: scheduled, ready, or dead.
     state: State
@@ -88,15 +94,21 @@ class EnqueuedJob:
 class JobRun:
     """One attempt that ran in a test, or a job that expired when its turn came."""
 
+    #: Id of the job, as `JobHandle.id`.
     id: str
+    #: The name of its task.
     task: str
+    #: Its positional arguments.
     args: list[Any]
+    #: Its keyword arguments.
     kwargs: dict[str, Any]
+    #: Name of its queue.
     queue: str
     #: From 1.
     attempt: int
-    #: The name of the recurring schedule that made it, and its occurrence; aware, UTC. None: it has none.
+    #: The name of the recurring schedule that made it; None: it has none.
     schedule: str | None = None
+    #: The occurrence for which it was made; aware, UTC. None: it has none.
     occurrence: datetime | None = None
     #: How the attempt ended, for example "succeeded" or "failed".
     ending: OutcomeKind

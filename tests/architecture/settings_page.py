@@ -1,4 +1,4 @@
-"""The page docs/settings.md, generated from the fields of Config: `python -m tests.architecture.settings_page`."""
+"""The page docs/reference/settings.md, from the fields of Config: `python -m tests.architecture.settings_page`."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from django_delayq.conf.config import AdminConfig, Config, DispatcherConfig, Lea
 from django_delayq.conf.validators import duration_text, settings_of
 from django_delayq.job.retry import RetryPolicy
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 HEAD = """\
 # Settings
 
@@ -23,9 +23,10 @@ DELAYQ = {"REDIS": "redis://localhost:6379/0", "CONCURRENCY": 16}
 ```
 
 Durations are seconds or `timedelta`. `manage.py check` reports every mistake at once and never connects; an unknown key
-is an error that names the nearest known one. An alias in `TASKS` may have [settings of its own](django-tasks.md).
+is an error that names the nearest known one. An alias in `TASKS` may have
+[settings of its own](../tasks/django-tasks.md).
 
-<!-- Generated from django_delayq/conf/config.py by `make settings-page`; do not edit. -->
+<!-- Generated from django_delayq/conf/config.py by `make pages`; do not edit. -->
 """
 SECTIONS = {
     "Connection and store": Config,

@@ -10,12 +10,14 @@ import pytest
 from django.core.management.base import BaseCommand
 
 from django_delayq.management.commands import delayq_check, run_worker
+from tests.testing_helpers.docs.pages import run
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+BENCHMARKS = (ROOT / "docs" / "reference" / "benchmarks.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 # `tests/testing_helpers` runs the tests it shows.
-PYTHON = [text for language, text in BLOCKS if language == "python" and "def test_" not in text]
+PYTHON = run(text for language, text in BLOCKS if language == "python" and "def test_" not in text)
 CONSOLE = [line[2:] for language, text in BLOCKS if language == "console" for line in text.splitlines()]
 
 
@@ -58,6 +60,15 @@ def test_every_command_of_the_readme_names_what_exists(command):
     if "manage.py" in words:
         name = words[words.index("manage.py") + 1]
         assert (ROOT / "django_delayq" / "management" / "commands" / f"{name}.py").exists()
+
+
+def test_every_figure_beside_other_systems_is_one_of_the_benchmarks():
+    table = README.split("## Why")[1].split("\n## ")[0]
+    rows = [row.split("|")[2:4] for row in table.splitlines() if re.match(r"\| [a-z0-9]", row)]
+    assert len(rows) > 4
+    for row in rows:
+        for figure in re.findall(r"[\d,.]+\d(?: ms)?", " ".join(re.sub(r"\(.*?\)", "", cell) for cell in row)):
+            assert f" {figure} " in BENCHMARKS, figure
 
 
 def test_make_has_the_targets_the_readme_names():

@@ -1,4 +1,4 @@
-"""docs/settings.md and the README's table agree with the fields of Config."""
+"""docs/reference/settings.md and the README's table agree with the fields of Config."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ ADMIN = settings_of(AdminConfig)
 
 
 def test_the_page_is_the_generated_one() -> None:
-    assert PAGE.read_text() == page(), "docs/settings.md is not up to date: run `make settings-page` and commit it"
+    assert PAGE.read_text() == page(), "docs/reference/settings.md is not up to date: run `make pages` and commit it"
 
 
 def test_the_page_has_a_section_for_every_setting_and_no_other() -> None:

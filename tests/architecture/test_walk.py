@@ -1,4 +1,4 @@
-"""The walk in the README is the whole walk: a real job passes through no module that it does not name."""
+"""The walk in docs/internals/walk.md is the whole walk: a real job passes through no module that it does not name."""
 
 import re
 import select
@@ -21,15 +21,14 @@ from tests.stepped_worker import await_notification, step_until_idle, stepped_wo
 from tests.subprocesses import until
 
 PACKAGE = Path(django_delayq.__file__).parent
-README = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
+PAGE = (PACKAGE.parent / "docs" / "internals" / "walk.md").read_text(encoding="utf-8")
 #: Met everywhere: values, clocks and exceptions.
 EVERYWHERE = re.compile(r"job/.*|conf/config\.py|store/keys\.py|clock\.py|runtime\.py|exceptions\.py")
 
 
 def walk() -> set[str]:
-    """Return the files that the README names, as paths inside the package."""
-    text = README.split("## The walk")[1].split("\n## ")[0]
-    names = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", text)) - {"tasks.py"}
+    """Return the files that the page names, as paths inside the package."""
+    names = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", PAGE)) - {"tasks.py"}
     return {name if (PACKAGE / name).exists() else f"store/{name}" for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Tenants: the middleware that docs/middleware.md shows runs each job in a schema of PostgreSQL."""
+"""Tenants: the middleware that docs/tasks/middleware.md shows runs each job in a schema of PostgreSQL."""
 
 import os
 from pathlib import Path

@@ -25,22 +25,25 @@ $ python manage.py delayq_check --alive
 All exit with 1 if anything is wrong. The tables below have all that those of django_delayq can report. `…` is a value
 that they insert.
 
-<!-- Generated from the code of the checks by `make checklist-page`; do not edit. -->
+<!-- Generated from the code of the checks by `make pages`; do not edit. -->
 
 ## What no command can see
 
 - [ ] Every process has the same `DELAYQ`, `SECRET_KEY` and release. Only during a deploy there are two releases.
-- [ ] Redis has a password or a user by [ACL rules](reliability.md#access-control), and no other network reaches it.
+- [ ] Redis has a password or a user by [ACL rules](redis/security.md#redis-users), and no other network
+  reaches it.
 - [ ] Two projects on one Redis have different `PREFIX`es.
-- [ ] `appendfsync` and replication fit [what you may lose](reliability.md#what-redis-can-lose).
+- [ ] `appendfsync` and replication fit [what you may lose](redis/reliability.md#what-redis-can-lose).
 - [ ] Backups of Redis are made. A job is nowhere else, not even in your database.
-- [ ] Memory is enough for the largest number of waiting jobs: see [Scaling](scaling.md).
-- [ ] Tasks [may run twice](reliability.md) without harm, and long ones end within `GRACE` or continue where they were.
+- [ ] Memory is enough for the largest number of waiting jobs: see [Scaling](redis/scaling.md).
+- [ ] Tasks [may run twice](redis/reliability.md) without harm, and long ones end within `GRACE` or continue where they
+  were.
 - [ ] A supervisor restarts each process, and gives a worker `GRACE` and 10 s to stop: see [Deployment](deployment.md).
 - [ ] There are two workers for each queue on different hosts, and a dispatcher.
-- [ ] Somebody gets an alert if jobs are late or fail: see [Monitoring](monitoring.md).
-- [ ] `SIGN` or [`ENCRYPT`](encryption.md) is on if others can write to or read that Redis.
-- [ ] Staff has the [permissions](settings.md#djangos-admin) for the pages in the admin that it needs, and no more.
+- [ ] Somebody gets an alert if jobs are late or fail: see [Monitoring](running/monitoring.md).
+- [ ] `SIGN` or [`ENCRYPT`](redis/encryption.md) is on if others can write to or read that Redis.
+- [ ] Staff has the [permissions](running/admin.md#permissions) for the pages in the admin that it needs, and
+  no more.
 - [ ] `delayq_check` runs with the new code before each deploy.
 """
 
@@ -51,31 +54,31 @@ QUESTIONS = {
     "delayq.E003": ("Does `DELAYQ` have `REDIS`?", ""),
     "delayq.E004": (
         "Is every key of `DELAYQ` known?",
-        "Write the key that the message names: see [Settings](settings.md).",
+        "Write the key that the message names: see [Settings](reference/settings.md).",
     ),
     "delayq.E005": (
         "Do the client library and the cache accept `REDIS`?",
-        "Change `REDIS` as the message says: see [Redis](redis.md).",
+        "Change `REDIS` as the message says: see [Redis](redis/connections.md).",
     ),
-    "delayq.E006": ("Is every value of `DELAYQ` legal?", "Write a value that [Settings](settings.md) lists."),
+    "delayq.E006": ("Is every value of `DELAYQ` legal?", "Write a value that [Settings](reference/settings.md) lists."),
     "delayq.E007": ("Can the permission functions of `ADMIN` be imported?", ""),
     "delayq.E008": ("Do the retry policies in settings name exceptions that exist, by their own path?", ""),
     "delayq.E009": (
         "Do the retry policies and options of tasks name exceptions that exist?",
-        "Name the class itself, or its own path: see [Retries](retries.md).",
+        "Name the class itself, or its own path: see [Retries](tasks/retries.md).",
     ),
     "delayq.E010": ("Is `OPTIONS` of each backend in `TASKS` a dict?", "Write a dict."),
     "delayq.E011": ("Does `OPTIONS` leave to `DELAYQ` what it decides?", ""),
     "delayq.E012": ("Is `ON_COMMIT` of each backend True or False?", "Write True or False."),
     "delayq.E013": (
         "Are the `TASKS` in `OPTIONS` legal options of tasks?",
-        "Change the option that the message names: see [Django's own tasks](django-tasks.md).",
+        "Change the option that the message names: see [Django's own tasks](tasks/django-tasks.md).",
     ),
     "delayq.W014": ("Is each path in these `TASKS` that of a `@task`?", ""),
     "delayq.E015": ("Does each alias with settings of its own have a store of its own?", ""),
     "delayq.E020": (
         "Is every entry of `MIDDLEWARE` a middleware?",
-        "Name a class as [Middleware](middleware.md) shows.",
+        "Name a class as [Middleware](tasks/middleware.md) shows.",
     ),
     "delayq.E021": ("Is the task of each declared schedule known?", ""),
     "delayq.E022": ("Do the arguments of each declared schedule fit its task?", "Change its args or kwargs."),
@@ -159,7 +162,7 @@ def lines() -> Iterator[str]:
     yield "`--repair` does what the last column says, also while the system runs.\n"
     yield from _table(("code", "counts", "`--repair`"), *((f"`{code}`", *texts) for code, texts in _DRIFT.items()))
     yield "## Waiting jobs: `delayq_check`\n"
-    yield "It also warns of jobs that wait although their [expiry](options.md#expiry) is over.\n"
+    yield "It also warns of jobs that wait although their [expiry](tasks/options.md#expiry) is over.\n"
     yield from _table(
         ("a job would end", "because, and the cure"),
         *((f"`{kind.value}`", _sentence(text)) for kind, text in _INCOMPATIBLE.items()),

@@ -19,7 +19,7 @@ def ids() -> Iterator[str]:
 
 
 def test_the_page_is_the_generated_one() -> None:
-    assert PAGE.read_text() == page(), "docs/checklist.md is not up to date: run `make checklist-page` and commit it"
+    assert PAGE.read_text() == page(), "docs/checklist.md is not up to date: run `make pages` and commit it"
 
 
 def test_every_system_check_asks_something_and_has_a_cure() -> None:

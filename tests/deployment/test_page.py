@@ -12,10 +12,14 @@ from django.core.management import load_command_class
 
 from django_delayq.conf.settings import read_config
 from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, container, judge, of_kind, services
+from tests.testing_helpers.docs.pages import PAGES, blocks, shown
 
-PAGE = (FOLDER.parent / "deployment.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-LINES = [line.removeprefix("$ ") for language, text in BLOCKS if language == "console" for line in text.splitlines()]
+NAME = "docs/deployment.md"
+PAGE = PAGES[NAME]
+BLOCKS = [block for block in blocks() if block.page == NAME]
+LINES = [line.removeprefix("$ ") for block in BLOCKS if block.language == "console" for line in block.text.splitlines()]
+PROBE = shown(NAME, "yaml")
+SETTINGS = shown(NAME, "python")
 UNIT_NAMES = {path.name for path in UNITS}
 
 
@@ -59,11 +63,11 @@ def test_every_command_names_what_exists(line: str) -> None:
 
 
 def test_the_page_has_no_code_that_nothing_checks() -> None:
-    assert {language for language, _ in BLOCKS} == {"console", "python", "yaml"}
+    assert {block.language for block in BLOCKS} == {"console", "python", "yaml"}
 
 
 def test_the_probe_by_a_command_is_valid(tmp_path: Path) -> None:
-    [probe] = [yaml.safe_load(text) for language, text in BLOCKS if language == "yaml"]
+    probe = yaml.safe_load(PROBE)
     [worker] = [each for each in of_kind("Deployment") if each["metadata"]["name"] == "delayq-worker"]
     container(worker).update(probe)
     check_django(probe["readinessProbe"]["exec"]["command"])
@@ -72,8 +76,7 @@ def test_the_probe_by_a_command_is_valid(tmp_path: Path) -> None:
 
 
 def test_the_settings_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [text] = [text for language, text in BLOCKS if language == "python"]
-    (tmp_path / "settings.py").write_text(text)
+    (tmp_path / "settings.py").write_text(SETTINGS)
     monkeypatch.setenv("REDIS_URL", "redis://localhost:6379/0")
     monkeypatch.setenv("RELEASE", "1.0")
     found: Any = runpy.run_path(str(tmp_path / "settings.py"))

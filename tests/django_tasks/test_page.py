@@ -1,4 +1,4 @@
-"""Page: the code in docs/django-tasks.md runs unchanged, and its table of options is complete."""
+"""Page: the code in docs/tasks/django-tasks.md runs unchanged, and its table of options is complete."""
 
 import os
 import re
@@ -9,10 +9,11 @@ from typing import Any
 
 from django_delayq.conf import settings as conf
 from tests.django_tasks.compat import NAME
+from tests.testing_helpers.docs.pages import run
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "django-tasks.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "tasks" / "django-tasks.md").read_text()
+BLOCKS = run(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 
 
 def test_the_code_of_the_page_runs_unchanged(delayq_settings: Any, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_the_wheel_has_what_is_no_python(wheel: Path) -> None:
 
 
 def test_the_source_archive_is_what_git_has_without_bulk(source: Path) -> None:
-    left_out = ("benchmarks/", "docs/images/", ".ci/", ".github/", ".dockerignore")
+    left_out = ("benchmarks/", "docs/images/", ".ci/", ".github/", ".dockerignore", ".readthedocs.yaml")
     files = files_of(source)
     assert files - {"PKG-INFO"} == {name for name in tracked() if not name.startswith(left_out)}
     assert source.stat().st_size < MOST

@@ -11,10 +11,12 @@ from django.utils import timezone
 
 from django_delayq.exceptions import InvalidDelay, InvalidMoment
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.docs.pages import ROOT
+from tests.testing_helpers.docs.pages import shown
 from tests.testing_helpers.tasks import charge, close_sale, pay, send_reminder
 
 NAME = "tests.testing_helpers.tasks.send_reminder"
+#: The message that the page about testing shows.
+SHOWN = shown("docs/tasks/testing.md", "text", "AssertionError")
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +115,8 @@ def test_the_message_shows_the_nearest_job_and_its_mismatches(failure: Any) -> N
 
 def test_the_page_shows_the_message_of_an_assertion(failure: Any) -> None:
     send_reminder.after(hours=1).enqueue(7)
-    shown = (ROOT / "docs" / "testing.md").read_text().split("```text\nAssertionError: ")[1].split("\n```")[0]
     message = failure(send_reminder, args=[7], due_in=600)
-    assert message == shown.replace("shop.tasks", "tests.testing_helpers.tasks")
+    assert f"AssertionError: {message}\n" == SHOWN.replace("shop.tasks", "tests.testing_helpers.tasks")
 
 
 def test_the_message_states_that_nothing_is_enqueued(failure: Any) -> None:

@@ -61,7 +61,7 @@ def results():
 def test_the_page_shows_medians_with_their_range_and_the_ratio_to_the_best_peer(results):
     page = fill_in(PAGE.read_text(), results)
     assert "| django_delayq | 50,000 (40,000–60,000) |" in page
-    assert "(images/bench-run.svg)" in page and "(images/bench-bytes.svg)" not in page
+    assert "(../images/bench-run.svg)" in page and "(../images/bench-bytes.svg)" not in page
     assert "| run, one worker process | 50,000 | 10,000 (Fast) | **5.00 ×** |" in page
     assert "| start − due, spread: p50 | 0.50 ms | 500 ms (Slow) | **1000.00 ×** |" in page
 

@@ -74,7 +74,7 @@ class Cipher:
         if name not in self._keys:
             raise UnknownEncryptionKey(
                 "the job is encrypted with a key that this process does not have; add its secret to "
-                f"SECRET_KEY_FALLBACKS or, if it is set, DELAYQ['ENCRYPTION_KEYS']. {see('encryption')}"
+                f"SECRET_KEY_FALLBACKS or, if it is set, DELAYQ['ENCRYPTION_KEYS']. {see('redis/encryption')}"
             )
         try:
             opened: bytes = self._job_cipher(name, raw_id).decrypt(nonce, stored[_START:], raw_id + purpose)

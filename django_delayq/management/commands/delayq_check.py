@@ -57,7 +57,7 @@ _INCOMPATIBLE = {
     f"{see('troubleshooting#a-newer-release-stored-the-job')}",
     OutcomeKind.BAD_SIGNATURE: "they are not signed with SECRET_KEY or SECRET_KEY_FALLBACKS. "
     f"{see('troubleshooting#a-signature-is-wrong')}",
-    OutcomeKind.UNKNOWN_KEY: f"they are encrypted with a secret that this process lacks. {see('encryption')}",
+    OutcomeKind.UNKNOWN_KEY: f"they are encrypted with a secret that this process lacks. {see('redis/encryption')}",
     OutcomeKind.UNREADABLE: f"their stored body cannot be read. {see('troubleshooting#a-stored-job-cannot-be-read')}",
 }
 #: Entries or jobs that are listed for each code or reason.

@@ -42,7 +42,7 @@ _CURES = {
     f"{see('troubleshooting#a-key-has-a-wrong-type')}",
     "cluster support disabled": "the setting names a server as if it were a cluster: use redis:// in place of "
     f"redis+cluster://. {see('troubleshooting#a-cluster-is-named-as-one-server')}",
-    "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis#forms')}",
+    "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis/connections#forms')}",
     "DB index is out of range": "the server has fewer databases (16 by default): REDIS names a number that it does "
     f"not have. {_SEE_NO_ANSWER}",
     "Protocol Error": f"the program at this address is not Redis: check host and port in REDIS. {_SEE_NO_ANSWER}",

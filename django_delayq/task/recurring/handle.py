@@ -41,6 +41,7 @@ class ScheduleHandle:
     """
 
     _stored: StoredSchedule
+    #: Alias in TASKS whose store has it; None for that of DELAYQ.
     backend: str | None = None
     _: KW_ONLY
     #: The options of its task; None: ON_COMMIT, and all connections.

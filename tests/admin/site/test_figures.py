@@ -1,10 +1,10 @@
 """The figures as views of the project: for programs, behind the permission to see the pages."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,8 +13,11 @@ from django_delayq.monitoring import prometheus
 from tests.admin.jobs import HOSTILE, add, add_dead
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
+from tests.testing_helpers.docs.pages import PAGES, files_in
 
 VIEWS = ("metrics", "stats")
+#: A file of the page about monitoring.
+PERMISSIONS = files_in(PAGES["docs/running/monitoring.md"])["shop/permissions.py"]
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -31,16 +34,19 @@ def test_who_may_see_the_pages_may_see_the_figures(
         assert getattr(visitor(kind), method)(address).status_code == 405
 
 
-def has_token(request: HttpRequest) -> bool:
-    """Allow whoever sends the token."""
-    return request.headers.get("Authorization") == "Bearer secret"
-
-
-def test_a_function_of_the_project_may_decide(visitor: Callable[..., Client], stock: ShardApis, settings: Any) -> None:
-    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"VIEW_PERMISSION": f"{__name__}.has_token"}}
+def test_the_function_that_the_page_shows_decides(
+    visitor: Callable[..., Client], stock: ShardApis, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "metrics_page").mkdir()
+    (tmp_path / "metrics_page" / "permissions.py").write_text(PERMISSIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("METRICS_TOKEN", "secret")
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"VIEW_PERMISSION": "metrics_page.permissions.may_view_jobs"}}
     browser, address = visitor("anonymous"), reverse("delayq:metrics")
-    assert browser.get(address).status_code == 403
-    assert browser.get(address, headers={"Authorization": "Bearer secret"}).status_code == 200
+    for token, status in (("", 403), ("Bearer Secret", 403), ("Bearer s\u00e9cret", 403), ("Bearer secret", 200)):
+        assert browser.get(address, headers={"Authorization": token}).status_code == status
+    assert visitor("viewer").get(address).status_code == 200
+    assert visitor("staff").get(address).status_code == 403
 
 
 def test_the_numbers_are_those_of_the_pages(browser: Client, stock: ShardApis) -> None:

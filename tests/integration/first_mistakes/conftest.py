@@ -10,7 +10,7 @@ from django.core.management import call_command
 from redis import Redis
 
 from tests.subprocesses import Command, until
-from tests.testing_helpers.docs.pages import page
+from tests.testing_helpers.docs.pages import page, shown
 from tests.warm_process import WarmProcess, python_path
 
 #: Appended to what `startproject` writes. The page's own block comes before it.
@@ -26,6 +26,9 @@ from django_delayq import delayed_task
 def post(name):
     print("posted", name)
 """
+#: What the page shows: a block of settings, and files.
+PAGE_SETTINGS = shown("docs/troubleshooting.md", "python", "# settings.py\n")
+PAGE_FILES = page("troubleshooting.md")
 
 
 class Project:
@@ -83,7 +86,6 @@ class Project:
 def project_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two projects, as `startproject` and `startapp` make them, and an app that none of them has installed."""
     folder = tmp_path_factory.mktemp("newcomer")
-    files = page("troubleshooting.md")
     for project, app in {"newcomer": "shop", "other": "stock"}.items():
         path = folder / project
         (folder / app).mkdir()
@@ -92,10 +94,9 @@ def project_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         call_command("startproject", project, str(folder / f"{project}-made"))
         (folder / f"{project}-made" / project).rename(path)
         with open(path / "settings.py", "a") as settings:
-            settings.write(files["settings.py"] + SETTINGS.replace('"APP"', repr(app)))
-    for name, text in files.items():
-        if name != "settings.py":
-            (folder / name).write_text(text)
+            settings.write(PAGE_SETTINGS + SETTINGS.replace('"APP"', repr(app)))
+    for name, text in PAGE_FILES.items():
+        (folder / name).write_text(text)
     (folder / "blog").mkdir()
     (folder / "blog" / "tasks.py").write_text(TASK)
     return folder

@@ -1,5 +1,6 @@
 """The ten first mistakes of a newcomer: the last line that they see names the mistake, its cure, and a page."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from django_delayq.store.keys import Keys
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.integration.first_mistakes.conftest import Project
 from tests.subprocesses import until
+from tests.testing_helpers.docs.pages import shown
 
 ENQUEUE = "from shop.tasks import close_sale; close_sale.enqueue(42)"
 #: Nothing listens there.
@@ -21,7 +23,12 @@ from shop.tasks import close_sale
 class FirstTests(TestCase):
     def test_first(self):
         close_sale.using(store_result=True).enqueue(42).wait(timeout=5)
+
+    def test_second(self):
+        self.assertEqual(close_sale.enqueue(42).state, "ready")
 """
+#: What the page shows of these tests.
+FIRST_ERRORS = shown("docs/troubleshooting.md", "text", "NoResult: ").splitlines()
 
 
 def about(heading: str) -> str:
@@ -110,7 +117,9 @@ def test_enqueueing_in_a_test_case(project: Project) -> None:
     (project.folder / "shop" / "test_first.py").write_text(FIRST_TEST)
     # The page's own tests pass: they use DelayQMixin.
     output = project.run("test", "shop", "--pattern", "test*.py", redis=NO_REDIS)
-    assert "FAILED (errors=1)" in output and "Ran 2 tests" in output
+    assert "FAILED (failures=1, errors=1)" in output and "Ran 3 tests" in output
+    said = re.sub(r"\bjob \S+ has", "job 01a2-0 has", output)
+    assert [line for line in FIRST_ERRORS if line not in said] == []
     [line] = [line for line in output.splitlines() if line.startswith("django_delayq.exceptions.NoResult")]
     assert "In a TestCase none commits: use DelayQMixin" in line and line.endswith(about("a-job-stays-unsent"))
 

@@ -5,6 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.testing_helpers.docs.pages import shown
+
 RULES = Path(__file__).parents[3] / "docs" / "deployment" / "alerts.yml"
 #: Series of a healthy store, by the minute.
 WELL = {
@@ -55,6 +57,8 @@ CASES: dict[str, tuple[dict[str, str], set[str]]] = {
     "more workers are needed": ({'delayq_workers_needed{job="shop"}': "3x40"}, {"DelayqWorkersNeeded"}),
     "a server is missing": ({'delayq_servers_missing{job="shop"}': "1x40"}, {"DelayqServerMissing"}),
 }
+#: What the page shows for a scaler: the workers of two queues, with 8 slots each.
+WORKERS_OF_QUEUES = shown("docs/running/monitoring.md", "promql")
 NAMES = sorted({name for _, names in CASES.values() for name in names})
 
 
@@ -64,7 +68,28 @@ def test_every_alert_has_a_case() -> None:
 
 def test_alerts_fire_when_they_should(programs: tuple[str, str], tmp_path: Path) -> None:
     tests = [_case(name, WELL | changes, fires) for name, (changes, fires) in CASES.items()]
-    path = tmp_path / "tests.yml"
+    evaluate(tests, programs, tmp_path)
+
+
+def test_the_workers_of_some_queues_are_those_that_their_slots_need(programs: tuple[str, str], tmp_path: Path) -> None:
+    slots = {("mail", "a"): 8, ("mail", "b"): 9, ("bulk", "a"): 8, ("other", "a"): 50}
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'delayq_queue_slots_needed{{queue="{queue}",instance="{instance}"}}', "values": f"{needed}x2"}
+            for (queue, instance), needed in slots.items()
+        ],
+        # Two processes tell of the same queue.
+        "promql_expr_test": [
+            {"expr": WORKERS_OF_QUEUES, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 3}]}
+        ],
+    }
+    evaluate([case], programs, tmp_path)
+
+
+def evaluate(tests: list[dict[str, Any]], programs: tuple[str, str], folder: Path) -> None:
+    """Let promtool run its kind of tests."""
+    path = folder / "tests.yml"
     # JSON is YAML.
     path.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
     done = subprocess.run([programs[1], "test", "rules", path], capture_output=True, text=True, check=False)

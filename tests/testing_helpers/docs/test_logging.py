@@ -9,15 +9,16 @@ from django.dispatch import Signal
 from django_delayq import signals
 from django_delayq.testing import DelayQ
 from tests.testing_helpers import tasks
-from tests.testing_helpers.docs.pages import ROOT, files_in
+from tests.testing_helpers.docs.pages import ROOT, files_in, shown
 from tests.testing_helpers.docs.projects import SETTINGS, Project
 
-PAGE, MIGRATING = ((ROOT / "docs" / name).read_text() for name in ("logging.md", "migrating.md"))
+PAGE, MIGRATING = ((ROOT / "docs" / name).read_text() for name in ("running/logging.md", "start/migrating.md"))
+FILES = files_in(PAGE)
+LOGGING = shown("docs/running/logging.md", "python", "LOGGING")
 
 
 def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
-    [logging] = [block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if block[:7] == "LOGGING"]
-    files = {**files_in(PAGE), "project/settings.py": f"APPS = ['shop']\n{SETTINGS}\n{logging}"}
+    files = {**FILES, "project/settings.py": f"APPS = ['shop']\n{SETTINGS}\n{LOGGING}"}
     code, output = Project(tmp_path, files).pytest("shop")
     assert code == 0, output
     assert "4 passed" in output
@@ -26,7 +27,7 @@ def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
 def test_each_signal_has_the_arguments_that_the_pages_name(delayq: DelayQ, settings: Any) -> None:
     """Live through every signal: a job that dies, one that expires, one that is dropped."""
     settings.DELAYQ = {**settings.DELAYQ, "LIMITS": {"daily": {"rate": "1/d"}}}
-    shown = dict(re.findall(r"^\| `(job_\w+)` \|.*\| ([^|]*) \|$", PAGE, re.M))
+    named = dict(re.findall(r"^\| `(job_\w+)` \|.*\| ([^|]*) \|$", PAGE, re.M))
     sent: dict[str, set[str]] = {}
     names = {name: getattr(signals, name) for name in vars(signals) if name.startswith("job_")}
     names = {name: signal for name, signal in names.items() if isinstance(signal, Signal)}
@@ -48,7 +49,7 @@ def test_each_signal_has_the_arguments_that_the_pages_name(delayq: DelayQ, setti
     finally:
         for signal, receive in receivers:
             signal.disconnect(receive)
-    assert {name: set(re.findall(r"`(\w+)`", text)) for name, text in shown.items()} == sent
+    assert {name: set(re.findall(r"`(\w+)`", text)) for name, text in named.items()} == sent
     assert set(sent) == set(names)
     # A row of the other page names the signal first, and has no arguments if an earlier row has them.
     rows = re.findall(r"^\| [^|]* \| `(job_\w+)`[^|]* \| (`[^|]*) \|$", MIGRATING, re.M)

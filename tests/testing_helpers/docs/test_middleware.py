@@ -1,16 +1,14 @@
 """The page about middleware: its project, with the list of classes that it shows, passes its own tests."""
 
-import re
 from pathlib import Path
 
-from tests.testing_helpers.docs.pages import ROOT, files_in
+from tests.testing_helpers.docs.pages import ROOT, files_in, shown
 from tests.testing_helpers.docs.projects import SETTINGS, Project
 
-PAGE = (ROOT / "docs" / "middleware.md").read_text()
+PAGE = (ROOT / "docs" / "tasks" / "middleware.md").read_text()
 FILES = files_in(PAGE)
 #: The settings that the page shows, with a server that no test reaches.
-[SHOWN] = [block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if block.startswith("DELAYQ")]
-LISTED = SHOWN + "DELAYQ['REDIS'] = 'redis://127.0.0.1:1/0'\n"
+LISTED = shown("docs/tasks/middleware.md", "python", "DELAYQ") + "DELAYQ['REDIS'] = 'redis://127.0.0.1:1/0'\n"
 
 
 def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:

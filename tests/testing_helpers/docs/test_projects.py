@@ -4,18 +4,33 @@ Every process takes seconds to start, so one project holds all tests that pass, 
 """
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.docs.pages import SECTIONS, migrating_page, page, readme, recurring_jobs, shown_tests
+from tests.testing_helpers.docs.pages import ROOT, SECTIONS, migrating_page, page, readme, recurring_jobs
 from tests.testing_helpers.docs.projects import Project
 
-DOCS = shown_tests()
+DOCS = page("tasks/testing.md")
 TASKS = DOCS["shop/tasks.py"]
-#: Pages whose examples are apps with a tests.py.
-PAGES = ("encryption.md", "handles.md", "operating.md", "options.md", "retries.md")
+#: Tests of the recipes, which show none.
+RECIPES = ROOT / "tests" / "testing_helpers" / "docs" / "recipes"
+#: Pages whose examples are apps of their own.
+PAGES = (
+    "recipes/failures.md",
+    "recipes/running.md",
+    "recipes/together.md",
+    "recipes/when.md",
+    "redis/encryption.md",
+    "redis/security.md",
+    "running/operating.md",
+    "start/installation.md",
+    "tasks/handles.md",
+    "tasks/options.md",
+    "tasks/retries.md",
+)
 FAILING = """
 from django.test import TestCase
 from django_delayq.testing import DelayQMixin
@@ -40,7 +55,7 @@ class OtherTests(DelayQMixin, TestCase):
     def test_of_nothing(self):
         assert self.delayq.enqueued == []
 """
-#: A test of the functions that every module of docs/migrating.md has.
+#: A test of the functions that every module of docs/start/migrating.md has.
 REMINDERS = """
 from datetime import timedelta
 from django.utils import timezone
@@ -81,6 +96,14 @@ def test_recurring_jobs(delayq):
         digests.stop_digest(42)
         assert tasks.send_digest.schedules.get("digest:42") is None
 """
+#: A test that runs every file of the pages, also one that no other test needs.
+IMPORTS = """
+from importlib import import_module
+
+def test_every_file_can_be_imported():
+    for name in {modules}:
+        import_module(name)
+"""
 
 
 @pytest.fixture
@@ -89,7 +112,8 @@ def failing(tmp_path: Path) -> Project:
     return Project(tmp_path, {"shop/tasks.py": TASKS, "shop/test_failing.py": FAILING})
 
 
-def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None:
+def project() -> tuple[dict[str, str], list[str]]:
+    """Return the files of the pages and the tests of their code, and the apps in which they are."""
     files, apps = {**DOCS, **readme("readme")}, ["shop", "readme"]
     for number, section in enumerate(SECTIONS):
         apps.append(app := f"from{number}")
@@ -99,13 +123,24 @@ def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None
             files |= shown | {f"{app}/test_recurring.py": RECURRING.format(app=app)}
     for name in PAGES:
         shown = page(name)
-        apps += sorted({path.split("/")[0] for path in shown})
+        assert not shown.keys() & files.keys(), name
+        apps += sorted({path.split("/")[0] for path in shown} - {"project"})
         files |= shown
+    for path in RECIPES.glob("[!_]*.py"):
+        files[f"recipes/test_{path.name}"] = path.read_text()
+    modules = [path.removesuffix(".py").replace("/", ".") for path in files if not re.search(r"(^|/)(con)?test", path)]
+    files["recipes/test_imports.py"] = IMPORTS.format(modules=modules)
+    return files, [*apps, "recipes"]
+
+
+def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None:
+    files, apps = project()
     # pytest finds other names by itself.
     tests = [f"{app}/tests.py" if f"{app}/tests.py" in files else app for app in apps]
     code, output = Project(tmp_path, files, apps=apps).pytest("tests", *tests)
     assert code == 0, output
-    assert f"{sum(text.count('def test_') for text in files.values())} passed" in output
+    shown = sum(text.count("def test_") for text in files.values())
+    assert f"{shown} passed" in output
 
 
 def test_tests_run_in_several_processes_and_no_server_outlives_them(

@@ -21,8 +21,11 @@ from django_delayq.worker import done_log as module
 from django_delayq.worker import settlement
 from django_delayq.worker.done_log import DoneLog
 from tests.factories import claim_for
+from tests.testing_helpers.docs.pages import shown
 
 SLOW_US = 1_000_000
+#: The line that the page about logs shows.
+SHOWN = shown("docs/running/logging.md", "text")
 
 
 class Moment:
@@ -96,6 +99,7 @@ def test_of_many_jobs_the_rest_of_the_second_is_counted(log: DoneLog, moment: Mo
     assert not terminal.getvalue()
     moment.pass_time(0.1)
     assert terminal.getvalue() == "100 more jobs done in the last second, p99 97.00 ms\n"
+    assert SHOWN.endswith(terminal.getvalue().replace("100", "1,204").replace("97.00", "3.12"))
     assert lines_of(log, 10) == [True]
 
 

@@ -1,6 +1,8 @@
 """Rows of django-celery-beat's real tables: which become schedules, and what is reported of the others."""
 
+import doctest
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -270,3 +272,20 @@ def test_schedules_are_stored_at_once_even_inside_a_transaction(delayq: DelayQ, 
         copy_periodic_tasks()
         assert report.schedules.get("off").is_paused
         assert len(delayq.enqueued) == 1
+
+
+def test_the_session_of_the_page_about_migrating_runs_as_shown() -> None:
+    for name in ("send_digest", "report", "lights"):
+        delayed_task(name=f"shop.tasks.{name}")(take_all)
+    sunset = SolarSchedule.objects.create(event="sunset", latitude=52, longitude=13)
+    eight = CrontabSchedule.objects.create(hour="8", minute="0", timezone="Asia/Tokyo")
+    first = CrontabSchedule.objects.create(hour="6", minute="0", day_of_month="1", timezone="UTC")
+    row("digest:42", "shop.tasks.send_digest", crontab=eight)
+    row("old", "shop.tasks.report", crontab=first, enabled=False)
+    row("celery.backend_cleanup", "celery.backend_cleanup")
+    row("sunset", "shop.tasks.lights", solar=sunset)
+    names = {"send_digest": registry.registered("shop.tasks.send_digest")}
+    session = doctest.DocTestParser().get_doctest(os.environ["SESSION"], names, "session", None, 0)
+    # The last line prints a report that the page leaves out.
+    session.examples.pop()
+    assert doctest.DocTestRunner().run(session).failed == 0

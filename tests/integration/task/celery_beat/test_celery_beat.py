@@ -11,6 +11,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.task.recurring.celery_beat import copy_periodic_tasks
 from tests.subprocesses import ROOT, python_path
+from tests.testing_helpers.docs.pages import shown
+
+#: The session in docs/start/migrating.md. `rows.py` repeats it.
+SHOWN = shown("docs/start/migrating.md", "pycon")
 
 
 def test_without_its_tables_there_is_nothing_to_copy() -> None:
@@ -29,7 +33,7 @@ def test_tables_of_django_celery_beat_become_schedules(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--no-migrations", *options, str(path)],
         cwd=ROOT,
-        env={**environment, "PYTHONPATH": python_path()},
+        env={**environment, "PYTHONPATH": python_path(), "SESSION": SHOWN},
         capture_output=True,
         text=True,
         timeout=240,
