@@ -76,7 +76,11 @@ def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "
             problems.append(Error(str(error), error.hint, id="delayq.E005"))
         except ValueError as error:
             problems.append(
-                Error(f"{error}.", f"{see('reference/settings')} for the values of every key.", id="delayq.E006")
+                Error(
+                    f"{error}.",
+                    f"Write a value that the page of settings lists. {see('reference/settings')}",
+                    id="delayq.E006",
+                )
             )
     if problems:
         return None, problems

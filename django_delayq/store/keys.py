@@ -181,13 +181,13 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "totals": (
         "hash",
-        "dimension -> its row since the shard began, without the newest minute of its series; at most 1,000; report "
-        "writes it, and forgets one without a series if there are more",
+        "dimension -> the minute of its series that was added last, and its row since the shard began; at most 1,000; "
+        "report writes it, and forgets one without a series if there are more",
     ),
     "enqueued": (
         "hash",
         "queue and task, each with its length in front -> how many jobs of them were stored; '' -> those of further "
-        "ones, beyond 2,000",
+        "ones, beyond 2,000; report moves those of a task without a total there, if there are more",
     ),
     "releases": (
         "hash",

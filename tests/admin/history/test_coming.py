@@ -41,8 +41,8 @@ def test_many_jobs_at_one_moment_are_late_and_the_page_says_what_would_help(brow
         work.add(queue="mail", delay=2 * HOUR)
     answer = browser.get(page("coming"))
     text = words(answer.content.decode())
-    # A run of about a second counts as 0.77 s, the middle of its bucket: 768 s of work for two slots.
-    found = re.search(r"Late: (\d\d:\d\d): 1,000 due, the last starts at \d\d:\d\d with 2 slots; 7 would keep", text)
+    # 1,000 s of work at one moment, for two slots.
+    found = re.search(r"Late: (\d\d:\d\d): 1,000 due, the last starts at \d\d:\d\d with 2 slots; 17 would keep", text)
     assert found
     assert "All clear" not in text
     [address] = re.findall(rf'<th scope="row"><a href="([^"]*)">{found[1]}</a>', answer.content.decode())

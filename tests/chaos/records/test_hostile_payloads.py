@@ -109,7 +109,8 @@ def wait_for_ends(processes: Processes, client: Redis, written: Sequence[Payload
     def all_ended() -> bool:
         seen.clear()
         seen.update(count_ends(processes, client, written))
-        return not any(end.startswith("open") for end in seen)
+        # A job that goes from place to place while they are read looks lost; a lost one stays so.
+        return not any(end.startswith(("open", "lost")) for end in seen)
 
     try:
         processes.until(all_ended, what="all payloads to end", patience=patience)

@@ -215,7 +215,7 @@ def test_commands_without_password_name_setting_and_wait(
     server = start_redis(port=0, options={"requirepass": OLD})
     processes.configure(REDIS=f"redis://127.0.0.1:{server.port}/0", LEASE=2)
     commands = [processes.start("run_dispatcher"), processes.start("run_worker")]
-    expected = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*DELAYQ\['REDIS'\]"
+    expected = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*REDIS has no password"
     for command in commands:
         until(lambda command=command: re.search(expected, command.output), what="the refusal and the setting")
         until(lambda command=command: "waits for Redis" in command.output, what="both to wait")

@@ -12,6 +12,8 @@ from django_delayq.store.keys import CATALOGUE
 
 DOCS = Path(__file__).parents[3] / "docs"
 KEYS_PAGE = DOCS / "internals" / "how-it-works.md"
+#: A placeholder, which HTML would take for an element.
+_TAG = re.compile(r"<([^<>]+)>")
 _MARKED = re.compile(r"(<!-- keys: .*? -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 
 
@@ -24,7 +26,9 @@ def keys_page() -> str:
     """Return the page with the table of all keys."""
     rows = ["| key | type | has |", "|---|---|---|"]
     for noun, (kind, text) in CATALOGUE.items():
-        shown = re.sub(r"<([^<>`]+)>", r"&lt;\1&gt;", text.replace("|", "\\|"))
+        parts = text.replace("|", "\\|").split("`")
+        # Within a span of code an entity would be shown as it is.
+        shown = "`".join(part if at % 2 else _TAG.sub(r"&lt;\1&gt;", part) for at, part in enumerate(parts))
         rows.append(f"| `{noun}` | {kind} | {shown} |")
     table = "\n".join(rows)
     return _MARKED.sub(lambda marks: f"{marks[1]}{table}\n{marks[2]}", KEYS_PAGE.read_text())
