@@ -138,7 +138,7 @@ def default_time_zone() -> str:
 
 
 def project_name() -> str:
-    """Return what tells projects on one Redis apart: ROOT_URLCONF, which all processes of most projects share."""
+    """Return the name by which projects on one Redis differ: ROOT_URLCONF. All processes of a project share it."""
     return str(getattr(settings, "ROOT_URLCONF", None) or "")
 
 

@@ -1,4 +1,4 @@
-"""Monitored: what a command that serves tells monitoring: `--http`, and the notifications to systemd."""
+"""Monitored: runs the services of a command that answers `--http` and notifies systemd."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.clock import SECOND_US
+from django_delayq.management.starting import announce, run_services
 from django_delayq.monitoring.pulse import Pulse
 from django_delayq.monitoring.systemd import Systemd
+from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
+from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.store import Store
 
 if TYPE_CHECKING:
     from django_delayq.monitoring.http_server import MonitoringServer
 
-#: Seconds after which a loop counts as stuck, at least. No call of Redis takes as long.
+#: Seconds after which a loop counts as stuck, at least. A step makes a few calls of Redis, each of which ends earlier.
 _PATIENCE = 30.0
 
 
@@ -26,11 +29,21 @@ def add_http(parser: CommandParser) -> None:
     parser.add_argument("--http", metavar="HOST:PORT", help=text)
 
 
-@contextmanager
-def monitored(
-    command: BaseCommand, store: Store, services: Sequence[Service], options: dict[str, Any]
-) -> Iterator[Systemd]:
-    """Serve --http and tell systemd that the process is alive, as long as its loops go on. Raises CommandError."""
+def run_monitored(
+    command: BaseCommand,
+    store: Store,
+    services: Sequence[Service],
+    reporters: Sequence[ProcessReporter],
+    options: dict[str, Any],
+    *,
+    sentence: str,
+    shutdown: Shutdown | None = None,
+    follow: Callable[[], object] | None = None,
+) -> None:
+    """Run services as `run_services()` does; answer --http and notify systemd meanwhile. Raises CommandError.
+
+    `sentence` is printed when they run.
+    """
     pulse = Pulse(services, patience=max(_PATIENCE, store.config.worker.lease_us / SECOND_US))
     server = None
     if options["http"]:
@@ -38,9 +51,16 @@ def monitored(
         server.start()
         if options["verbosity"]:
             command.stdout.write(f"Monitoring at http://{server.address}/metrics")
+
     try:
         with watched(lambda: not pulse.stuck) as systemd:
-            yield systemd
+
+            def ready() -> None:
+                announce(command, sentence, options)
+                systemd.ready()
+
+            stopping = systemd.stopping
+            run_services(services, reporters, ready=ready, stopping=stopping, shutdown=shutdown, follow=follow)
     finally:
         if server is not None:
             server.close()
@@ -48,7 +68,7 @@ def monitored(
 
 @contextmanager
 def watched(is_alive: Callable[[], bool] = lambda: True) -> Iterator[Systemd]:
-    """Tell systemd that this process is alive, as long as it is."""
+    """Notify systemd that this process is alive, as long as it is."""
     systemd, ended = Systemd(), threading.Event()
 
     def watch() -> None:

@@ -1,6 +1,6 @@
 """HTTP server: the metrics and the probes of one dispatcher or worker, on an address of its own.
 
-It answers to whoever reaches the address, without a login: bind it to an address that only the monitoring reaches.
+There is no login. Use an address that only your monitoring can reach.
 """
 
 import json

@@ -14,7 +14,7 @@ class Pulse:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a loop was told to end."""
+        """Whether a loop has been stopped."""
         return any(service.stopped for service in list(self._services))
 
     @property

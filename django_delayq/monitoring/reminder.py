@@ -1,4 +1,4 @@
-"""Reminder: tells a developer, in the terminal of runserver, that jobs wait and nobody runs them.
+"""Reminder: logs a warning under runserver if jobs wait and no worker runs.
 
 Only the development server has it, so an enqueue elsewhere costs nothing more.
 """

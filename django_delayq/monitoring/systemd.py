@@ -1,4 +1,4 @@
-"""Systemd: tells systemd that a service is ready, that it is alive, and that it stops. Type=notify, WatchdogSec=."""
+"""Systemd: notifies systemd that a service is ready, alive or stopping, for Type=notify and WatchdogSec=."""
 
 import os
 import socket
@@ -15,19 +15,19 @@ class Systemd:
         self._address = environ.get("NOTIFY_SOCKET", "")
         is_mine = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         period = environ.get("WATCHDOG_USEC", "")
-        #: Seconds within which systemd expects to hear that the process is alive; 0: it does not.
+        #: Seconds within which systemd expects a notification that the process is alive; 0: it expects none.
         self.watchdog = int(period) / SECOND_US if self._address and is_mine and period.isdecimal() else 0.0
 
     def ready(self) -> None:
-        """Say that the process serves."""
+        """Notify systemd that the process is ready."""
         self._send("READY=1")
 
     def alive(self) -> None:
-        """Say that the process is alive."""
+        """Notify systemd that the process is alive."""
         self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """Say that the process stops."""
+        """Notify systemd that the process is stopping."""
         self._send("STOPPING=1")
 
     def _send(self, text: str) -> None:
@@ -35,8 +35,8 @@ class Systemd:
             return
         # A name that begins with @ is in the abstract namespace.
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        # Who started the process may be gone: that must not end it.
-        # If nobody reads what comes, it must neither wait: a process that cannot say that it stops has to stop.
+        # The receiver may be gone, which must not end this process.
+        # Without blocking: if nobody reads the socket, the process still has to stop.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
             sock.setblocking(False)
             sock.sendto(text.encode(), address)

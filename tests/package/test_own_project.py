@@ -40,6 +40,7 @@ tasks.note.after(seconds=0.5).enqueue({path!r})
 deadline = time.monotonic() + {patience}
 while job.refresh().state != "gone":
     assert time.monotonic() < deadline, job.state
+    # It asks again until the job has ended: this process cannot import the helpers of the tests.
     time.sleep(0.02)
 """
 

@@ -164,7 +164,7 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
     ]
     warnings = [*servers.warnings(), *layout.warnings, *schedules.warnings]
     if readable:
-        # Whoever deploys may have stopped them, so nothing of this is wrong.
+        # Warnings, not faults: a deploy may have stopped all processes.
         with suppress(StoreError):
             found = check_liveness(store)
             warnings += [*found.projects, *found.still]

@@ -7,14 +7,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from django_delayq.management.monitored import add_http, monitored
+from django_delayq.management.monitored import add_http, run_monitored
 from django_delayq.management.serving import dispatchers, follow_layout
 from django_delayq.management.starting import (
     add_backend,
-    announce,
     log_to_stderr,
     open_store,
-    run_services,
     stop_with_parent,
 )
 
@@ -43,15 +41,5 @@ class Command(BaseCommand):
             stop_with_parent(services)
         config = store.config
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
-        with monitored(self, store, services, options) as systemd:
-
-            def ready() -> None:
-                announce(self, sentence, options)
-                systemd.ready()
-
-            run_services(
-                *(services, reporters),
-                ready=ready,
-                stopping=systemd.stopping,
-                follow=partial(follow_layout, store, served),
-            )
+        follow = partial(follow_layout, store, served)
+        run_monitored(self, store, services, reporters, options, sentence=sentence, follow=follow)

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
 from django_delayq.conf.config import Config, WorkerConfig
-from django_delayq.management.monitored import add_http, monitored, watched
+from django_delayq.management.monitored import add_http, run_monitored, watched
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.queue_option import add_queues, with_queues
 from django_delayq.management.serving import follow_layout, workers
@@ -18,11 +18,9 @@ from django_delayq.management.starting import (
     ServiceDied,
     add_backend,
     add_setting_options,
-    announce,
     log_to_stderr,
     open_store,
     read_settings,
-    run_services,
     stop_with_parent,
     with_options,
 )
@@ -108,19 +106,10 @@ class Command(BaseCommand):
         if options["with_dispatcher"]:
             child = SupervisedCommand("run_dispatcher", *backend_option(options["backend"]))
         try:
-            with monitored(self, store, services, options) as systemd:
-
-                def ready() -> None:
-                    announce(self, sentence, options)
-                    systemd.ready()
-
-                run_services(
-                    *(services, reporters),
-                    ready=ready,
-                    stopping=systemd.stopping,
-                    shutdown=shutdown,
-                    follow=None if options["drain"] else partial(follow_layout, store, served),
-                )
+            follow = None if options["drain"] else partial(follow_layout, store, served)
+            run_monitored(
+                *(self, store, services, reporters, options), sentence=sentence, shutdown=shutdown, follow=follow
+            )
         finally:
             if child and shutdown.has_deadline:
                 # Not waited for: it also ends with this process.

@@ -31,8 +31,8 @@ local function field_of(an_hour, dimension)
   return string.format('%.0f ', an_hour) .. dimension
 end
 
--- A dimension has its place in `totals` from its first report on, or it counts nowhere: otherwise its numbers would be told
--- until its minute ends, and then go back. A queue or task that has no series any more makes room for others.
+-- A dimension is in `totals` from its first report on, or its numbers are not exported: a dimension that found no room at the
+-- end of its minute would set its counters back. A queue or task that has no series any more makes room for others.
 local function keep_place(dimension)
   if redis.call('HEXISTS', totals, dimension) == 1 then return end
   if redis.call('HLEN', totals) >= MOST_DIMENSIONS then

@@ -146,6 +146,7 @@ def test_it_listens_on_ipv6(delayq_settings: Any) -> None:
     try:
         server = MonitoringServer("::1", 0, store=get_store(), pulse=Pulse((), patience=30))
     except OSError as error:
+        # Containers often have IPv4 alone, and nothing else stands in for an address of IPv6.
         pytest.skip(f"this machine has no IPv6: {error}")
     server.start()
     try:

@@ -8,6 +8,7 @@ import pytest
 from django_delayq.metrics import ALL_JOBS, MINUTE_US, MetricsBuffer, Rows, Stats, queue_dimension, task_dimension
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.queries.totals import Totals, TotalsQueries, combined_totals
+from tests.admin.reports import tell_for_minutes
 from tests.shard_apis import HOUR, ShardApis
 
 TASK = "tests.sample_app.tasks.noop"
@@ -27,16 +28,10 @@ def totals(*shards: ShardApis) -> Totals:
 
 
 def test_totals_have_every_minute_once(apis: ShardApis) -> None:
-    reports, code = ProcessReports(apis.shard), os.urandom(8)
-    # The clock is set back once.
-    for number, minutes in enumerate((0, 0, 1, 0, 5, -3, 0, 3, 0), 1):
-        apis.clock.advance(minutes * MINUTE_US)
-        for _ in range(2):
-            reports.report(code, "worker", {}, rows(done=3))
+    for runs in tell_for_minutes(apis):
         found = totals(apis).stats
-        assert found[ALL_JOBS].done == found[queue_dimension("mail")].done == 6 * number
+        assert found[ALL_JOBS].done == found[queue_dimension("mail")].done == runs
     stats = found[task_dimension("shop.remind")]
-    runs = 6 * 9
     assert (sum(stats.lag), sum(stats.run), stats.lag_sum_us, stats.run_sum_us) == (
         runs,
         runs,

@@ -20,6 +20,7 @@ from django_delayq.metrics import (
 )
 from django_delayq.processes.reporter import claims_status
 from django_delayq.store.process_reports import ProcessReports
+from tests.admin.reports import tell_for_minutes
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 
@@ -101,13 +102,8 @@ def test_a_week_is_kept_by_the_hour_and_no_longer(apis: ShardApis) -> None:
 
 
 def test_an_hour_has_every_minute_once(apis: ShardApis) -> None:
-    reports, code = ProcessReports(apis.shard), os.urandom(8)
-    # The clock is set back once.
-    for number, minutes in enumerate((0, 0, 1, 0, 5, -3, 0, 3, 0), 1):
-        apis.clock.advance(minutes * MINUTE_US)
-        for _ in range(2):
-            reports.report(code, "worker", {}, rows(done=3))
-        assert week(apis).week(apis.clock.now_us).done == 6 * number
+    for runs in tell_for_minutes(apis):
+        assert week(apis).week(apis.clock.now_us).done == runs
     assert week(apis).week(apis.clock.now_us) == hour(apis)
 
 
