@@ -273,8 +273,8 @@ class Config:
         'nodes: `"redis+cluster://host1:6379,host2:6379"` or `{"cluster": ["host1:6379", …]}`; `address_remap`, a '
         "function, turns an address `(host, port)` that a node announces into one that this process reaches. A primary "
         'can be named by Sentinels: `{"sentinels": ["host1:26379", …], "service": "mymaster"}`, with `sentinel_kwargs` '
-        "for the connections to them. [Redis](../redis/connections.md) describes all forms, aliases and TLS. Redis "
-        "must run with `maxmemory-policy noeviction`, its default.",
+        "for the connections to them. [Connections](../redis/connections.md) describes all forms, aliases and TLS. "
+        "Redis must run with `maxmemory-policy noeviction`, its default.",
     )
     prefix: str = setting("delayq", validators.prefix, "Text in front of every key.")
     shards: int = setting(

@@ -22,8 +22,8 @@ $ python manage.py delayq_check
 $ python manage.py delayq_check --alive
 ```
 
-All exit with 1 if anything is wrong. The tables below have all that those of django_delayq can report. `…` is a value
-that they insert.
+All exit with 1 if anything is wrong. The tables below list everything that the checks of django_delayq can report. `…`
+stands for a value.
 
 <!-- Generated from the code of the checks by `make pages`; do not edit. -->
 
@@ -58,7 +58,7 @@ QUESTIONS = {
     ),
     "delayq.E005": (
         "Do the client library and the cache accept `REDIS`?",
-        "Change `REDIS` as the message says: see [Redis](redis/connections.md).",
+        "Change `REDIS` as the message says: see [Connections](redis/connections.md).",
     ),
     "delayq.E006": ("Is every value of `DELAYQ` legal?", "Write a value that [Settings](reference/settings.md) lists."),
     "delayq.E007": ("Can the permission functions of `ADMIN` be imported?", ""),
