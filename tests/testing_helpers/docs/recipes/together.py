@@ -11,7 +11,6 @@ from exports import views as export_views
 from imports import tasks as imports
 from maps import tasks as maps
 from newsletter import tasks as newsletter
-from project import limits, queues
 from quotes import views as quote_views
 from renders import tasks as renders
 from thumbnails import tasks as thumbnails
@@ -43,7 +42,7 @@ def test_an_album_is_published_after_its_pictures(delayq):
 
 
 def test_five_calls_a_second(delayq, settings):
-    settings.DELAYQ = {**settings.DELAYQ, "LIMITS": limits.LIMITS}
+    settings.DELAYQ = {**settings.DELAYQ, "LIMITS": {"geocoder": {"rate": "5/s"}}}
     for number in range(20):
         maps.locate.enqueue(str(number))
     assert 1 <= len(delayq.advance(seconds=1, run=True)) <= 6
@@ -51,7 +50,7 @@ def test_five_calls_a_second(delayq, settings):
 
 
 def test_customers_take_turns(delayq, settings):
-    settings.DELAYQ = {**settings.DELAYQ, "QUEUES": queues.QUEUES}
+    settings.DELAYQ = {**settings.DELAYQ, "QUEUES": {"imports": {"fair": True}, "default": {}}}
     for row in range(10):
         imports.import_row.enqueue("large", row)
     imports.import_row.enqueue("small", 1)

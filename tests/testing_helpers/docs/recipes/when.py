@@ -68,6 +68,13 @@ def test_rates_are_refreshed_every_five_minutes(delayq):
     assert len(delayq.advance(minutes=20, run=True)) == 4
 
 
+def test_the_week_is_sent_on_monday(delayq):
+    delayq.advance_to(datetime(2029, 1, 5, 12, tzinfo=UTC))  # a Friday
+    delayq.declare_schedules(rates.send_week)
+    [run] = delayq.advance(days=7, run=True)
+    assert run.occurrence == datetime(2029, 1, 8, 8, tzinfo=UTC)
+
+
 def test_a_late_push_is_not_sent(delayq):
     pushes.push.enqueue("now")
     delayq.advance(seconds=301)
