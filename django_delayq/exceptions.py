@@ -95,7 +95,7 @@ class JobRefused(DelayQError, ValueError):
 
     def __init__(self, message: str = "", *, index: int = 0) -> None:
         super().__init__(message)
-        #: Index of the refused job in its batch, and the handle of that job.
+        #: Index of the refused job in its batch; `refused` is the handle of that job.
         self.index = index
         self.refused: Any = None
         #: Number of jobs of the same call that were stored before.
@@ -116,9 +116,9 @@ class TenantFull(JobRefused):
 
     def __init__(self, message: str = "", *, waiting: int = 0, most: int = 0, indexes: Sequence[int] = (0,)) -> None:
         super().__init__(message, index=indexes[0])
-        #: Number of jobs of the tenant that wait in the queue, without those of the call; and how many may.
+        #: `waiting` jobs of the tenant are in the queue, without those of the call; at most `most` may be.
         self.waiting, self.most = waiting, most
-        #: Indexes in their batch of all jobs of the tenant that were refused, and the handles of these jobs.
+        #: Indexes in their batch of all jobs of the tenant that were refused; `all_refused` has their handles.
         self.indexes = indexes
         self.all_refused: Sequence[Any] = ()
         #: The errors of the other full tenants of the batch.

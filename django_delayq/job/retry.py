@@ -67,10 +67,11 @@ class RetryPolicy:
     cap: timedelta | float = timedelta(hours=1)
     #: Whether a job is tried again after an exception; after a crash or lost lease it always is.
     on_error: bool = True
-    #: Exceptions that lead to another attempt, and those that do not; subclasses included. Classes or dotted paths,
-    #: stored as paths. The more specific class decides, and `dead_on` if two are equally specific. With `retry_on` no
-    #: other exception leads to another attempt.
+    #: Exceptions that lead to another attempt, subclasses included; no others do then. Classes or dotted paths, stored
+    #: as paths.
     retry_on: Exceptions = ()
+    #: Exceptions that lead to none, in the same forms. Of a class in each list the more specific one decides, and
+    #: `dead_on` if they are equally specific.
     dead_on: Exceptions = ()
     #: Exact waits of at most 3,650 days, as seconds or timedeltas, stored as timedeltas; the last one repeats.
     delays: Sequence[timedelta | float] = ()
