@@ -4,10 +4,12 @@ An interrupted job may begin elsewhere as soon as Redis has it back, while its c
 process has half a second: it emits and flushes what it can, and exits.
 """
 
+import atexit
 import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from time import monotonic
@@ -19,8 +21,8 @@ from django_delayq.processes.service import readable
 #: Seconds after the last interrupted job, for other shards to hand in theirs, and for emissions. Enough for a busy
 #: machine; bounded since a receiver may hang, and the Redis of another shard may be away.
 _INTERRUPTED_TIMEOUT = 0.5
-#: Seconds for emissions if no job was interrupted.
-_EMIT_TIMEOUT = 10.0
+#: Seconds for emissions and exit handlers if no job was interrupted.
+_END_TIMEOUT = 10.0
 #: Seconds for each optional step of the end: usually, and after an interrupted job.
 _OPTIONAL_TIMEOUT, _SHORT_OPTIONAL_TIMEOUT = 1.0, 0.025
 
@@ -67,13 +69,25 @@ class Shutdown:
         return monotonic() < self._deadline
 
     def end_process(self, code: int = 0) -> None:
-        """Emit what waits, flush output, and exit at once: the thread of an interrupted job must not run on."""
-        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _EMIT_TIMEOUT)
-        # In a thread of its own: writing to a pipe that nobody reads blocks.
-        flush = threading.Thread(target=_flush, name="delayq-flush", daemon=True)
-        flush.start()
-        flush.join(self.optional_timeout)
+        """Emit what waits, run exit handlers, flush output, and exit at once.
+
+        The thread of an interrupted job must not run on.
+        """
+        until = min(self._deadline, monotonic() + _END_TIMEOUT)
+        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _END_TIMEOUT)
+        # Sentry and OpenTelemetry send in them what they have buffered. `sys.exit()` calls them too, but waits for the
+        # threads of jobs first, without a limit.
+        atexit.unregister(emitter.flush)
+        _run_within(max(until - monotonic(), self.optional_timeout), atexit._run_exitfuncs)
+        _run_within(self.optional_timeout, _flush)
         os._exit(code)
+
+
+def _run_within(seconds: float, step: Callable[[], object]) -> None:
+    # In a thread of its own: writing to a pipe that nobody reads blocks, and an exit handler may hang.
+    thread = threading.Thread(target=step, name="delayq-exit", daemon=True)
+    thread.start()
+    thread.join(seconds)
 
 
 def _flush() -> None:

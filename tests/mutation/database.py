@@ -181,7 +181,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "pending signals are lost when the process ends",
         "processes/shutdown.py",
-        "        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _EMIT_TIMEOUT)\n",
+        "        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _END_TIMEOUT)\n",
         "",
     ): (USER_CODE,),
     at(

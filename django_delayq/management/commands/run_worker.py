@@ -87,6 +87,8 @@ class Command(BaseCommand):
             services = self._serve(pool, shutdown, store, config, options)
             if not options["drain"] or any(service.stopped for service in services):
                 break
+        if not shutdown.has_deadline:
+            pool.end()
 
     def _serve(
         self, pool: Pool, shutdown: Shutdown, store: Store, config: WorkerConfig, options: dict[str, Any]

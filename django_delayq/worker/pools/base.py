@@ -63,6 +63,11 @@ class Pool(ABC):
     def is_stuck(self, seconds: float) -> bool:
         """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
 
+    def end(self) -> None:
+        """Let processes that run no claim run their exit handlers, and wait a moment for their end."""
+        if self.recovery:
+            self.recovery.end()
+
     @abstractmethod
     def close(self) -> None:
         """Begin nothing more, and interrupt what can be interrupted; the rest runs until the process ends."""

@@ -28,8 +28,8 @@ from django_delayq.worker.time_limit import watch
 
 #: Seconds between two checks whether the process is alive.
 _POLL_INTERVAL = 0.5
-#: Seconds that a process may take to start.
-START_TIMEOUT = 60.0
+#: Seconds that a process may take to start, and to end once it is idle.
+START_TIMEOUT, END_TIMEOUT = 60.0, 2.0
 
 
 class ChildProcess:
@@ -139,6 +139,18 @@ class ChildProcess:
             return False
         return True
 
+    def end(self) -> None:
+        """Let an idle process run its exit handlers and end. It is killed after END_TIMEOUT. Does not wait."""
+        # The process may have ended.
+        with suppress(OSError):
+            self._pipe.send(None)
+        # It also removes what is left of a process that ends in time.
+        watch(monotonic() + END_TIMEOUT, _EndLimit(self))
+
+    def join(self, until: float) -> None:
+        """Wait until the process has ended, or until that moment of `time.monotonic()`."""
+        self._process.join(max(0.0, until - monotonic()))
+
     def kill(self) -> None:
         """Kill the process, wait for its end, and close the pipes."""
         self._process.kill()
@@ -224,6 +236,20 @@ class _StopLimit:
         self._child.kill_at(self)
 
 
+class _EndLimit:
+    """The time that an idle child has to end."""
+
+    #: Even a child that has ended has pipes to close.
+    active = True
+
+    def __init__(self, child: ChildProcess) -> None:
+        self._child = child
+
+    def expire(self) -> None:
+        """Kill the child if it has not ended, and close its pipes."""
+        self._child.kill()
+
+
 def _main(pipe: Connection, parent: Connection) -> None:
     # A terminal and systemd signal the whole process group, but the worker decides when a job ends. Not SIG_IGN:
     # programs that the task starts would inherit that.
@@ -238,6 +264,9 @@ def _main(pipe: Connection, parent: Connection) -> None:
             claim = pipe.recv()
         except (EOFError, OSError):
             os._exit(1)
+        if claim is None:
+            # The interpreter runs the exit handlers.
+            return
         link = ChildLink(claim.lease, pipe, stops)
         outcome = run(claim, link)
         if outcome.raised is not None:

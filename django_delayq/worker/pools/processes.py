@@ -7,13 +7,14 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, WORKER_STOPPED, Outcome, OutcomeKind
 from django_delayq.logs import logger
 from django_delayq.processes.backoff import backoff
 from django_delayq.task.context import RunLink
-from django_delayq.worker.pools.child import START_TIMEOUT, ChildProcess
+from django_delayq.worker.pools.child import END_TIMEOUT, START_TIMEOUT, ChildProcess
 
 #: Seconds to wait after a child that did not start: the first time, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
@@ -89,12 +90,19 @@ class ProcessRunner:
         """Start one more process; returns once it is ready, or did not start."""
         self._start(new=True)
 
-    def end_idle(self) -> None:
-        """Kill the idle processes."""
+    def end_idle(self) -> list[ChildProcess]:
+        """Let the idle processes run their exit handlers and end. Returns them without waiting."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
-            child.kill()
+            child.end()
+        return idle
+
+    def end(self) -> None:
+        """End the idle processes, and wait for them as long as they may take."""
+        until = monotonic() + END_TIMEOUT
+        for child in self.end_idle():
+            child.join(until)
 
     def close(self) -> None:
         """Start no more processes, and kill all there are: an interrupted job must not continue."""
@@ -136,10 +144,14 @@ class ProcessRunner:
         )
         with self._lock:
             self._busy.discard(child)
-            if child.alive and not is_worn and not self._closed.is_set():
+            is_usable = child.alive and not self._closed.is_set()
+            if is_usable and not is_worn:
                 self._idle.append(child)
                 return
-        child.kill()
+        if is_usable:
+            child.end()
+        else:
+            child.kill()
 
     def _wait_ready(self, child: ChildProcess) -> bool:
         if child.wait_ready():

@@ -71,7 +71,7 @@ class RecoveryRunner:
             raise
 
     def end_if_idle(self) -> None:
-        """End the processes if no recovered job has come for 30 s."""
+        """End the processes if no recovered job has come for 30 s. Does not wait for them."""
         with self._lock:
             if not (self._reserved or self._is_starting) and self._clock() > self._used_at + _IDLE_TIMEOUT:
                 self._processes.end_idle()
@@ -86,6 +86,10 @@ class RecoveryRunner:
     def stop(self, lease: bytes, seconds: float) -> None:
         """Stop a recovered job, as `ProcessRunner.stop()`."""
         self._processes.stop(lease, seconds)
+
+    def end(self) -> None:
+        """End the processes that run nothing, as `ProcessRunner.end()`."""
+        self._processes.end()
 
     def close(self) -> None:
         """Kill all processes: an interrupted job must not continue."""

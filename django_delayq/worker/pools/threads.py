@@ -35,6 +35,9 @@ class ClaimRunner(Protocol):
     def stop(self, lease: bytes, seconds: float) -> None:
         """End the code of a claim by force after that many seconds, if that is possible."""
 
+    def end(self) -> None:
+        """End processes that run no claim, and wait a moment for them."""
+
     def close(self) -> None:
         """Interrupt what can be interrupted."""
 
@@ -58,6 +61,9 @@ class InThreadRunner:
 
     def stop(self, lease: bytes, seconds: float) -> None:
         """Do nothing: no thread can be ended. The code runs on until it looks."""
+
+    def end(self) -> None:
+        """Do nothing: there are no processes."""
 
     def close(self) -> None:
         """Do nothing: a thread ends with the process."""
@@ -98,6 +104,11 @@ class ThreadPool(Pool):
     def is_stuck(self, seconds: float) -> bool:
         """Return whether the job of every thread is past its hard limit by that many seconds."""
         return self._queue.overrun(seconds) >= self.size
+
+    def end(self) -> None:
+        """End processes that run no claim, as `Pool.end()`."""
+        super().end()
+        self._runner.end()
 
     def close(self) -> None:
         """Begin nothing more, and interrupt what runs in processes; threads end with this process."""

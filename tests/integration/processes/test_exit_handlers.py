@@ -1,0 +1,120 @@
+"""Exit handlers: a worker and its child processes run them before they end, as the interpreter does."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes
+
+_WRITE = """
+import atexit, os, sys
+from multiprocessing import parent_process
+
+def write():
+    with open({path!r}, "a") as file:
+        print("child" if parent_process() else "worker", os.getpid(), file=file)
+
+atexit.register(write)
+"""
+_HANG = """
+import atexit, threading
+
+atexit.register(threading.Event().wait)
+"""
+_TRACE = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+provider = TracerProvider()
+# It sends every hour, or at the end.
+processor = BatchSpanProcessor(
+    ConsoleSpanExporter(out=open({path!r}, "a"), formatter=lambda span: span.name + chr(10)),
+    schedule_delay_millis=3_600_000,
+)
+provider.add_span_processor(processor)
+trace.set_tracer_provider(provider)
+"""
+
+
+def configure(processes: Processes, text: str, **delayq: object) -> Path:
+    """Let each process of a worker import a module of that text; return the path that it may write to."""
+    path = processes.folder / "written"
+    (processes.folder / "at_exit.py").write_text(text.format(path=str(path)))
+    processes.configure(TASK_MODULES=("at_exit",), **delayq)
+    return path
+
+
+def ended(path: Path, kind: str) -> set[int]:
+    """Return the ids of the processes of a kind that have run their exit handlers."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {int(line.split()[1]) for line in lines if line.startswith(kind)}
+
+
+def run_pids(processes: Processes) -> set[int]:
+    """Return the ids of the processes that ran jobs."""
+    return {run["pid"] for run in processes.runs()}
+
+
+@pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
+@pytest.mark.parametrize("drain", [True, False], ids=["drained", "stopped"])
+def test_a_worker_and_its_children_run_them(processes: Processes, pool: str, drain: bool) -> None:
+    path = configure(processes, _WRITE)
+    jobs = tasks.record.enqueue_many([(number,) for number in range(4)])
+    worker = processes.worker("--pool", pool, *(["--drain"] if drain else []))
+    processes.until_gone(jobs)
+    if not drain:
+        worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert ended(path, "worker") == {worker.pid}
+    if pool == "processes":
+        assert ended(path, "child") >= run_pids(processes)
+    else:
+        assert run_pids(processes) == {worker.pid}
+
+
+def test_a_child_that_is_replaced_runs_them(processes: Processes) -> None:
+    path = configure(processes, _WRITE)
+    jobs = tasks.record.enqueue_many([(number,) for number in range(3)])
+    processes.worker("--pool", "processes", "--concurrency", "1", "--max-jobs", "1")
+    processes.until_gone(jobs)
+    pids = run_pids(processes)
+    assert len(pids) == 3
+    processes.until(lambda: ended(path, "child") >= pids, what="the end of all three children")
+
+
+@pytest.mark.parametrize("options", [(), ("--pool", "processes")], ids=["threads", "processes"])
+def test_one_that_hangs_does_not_keep_a_worker_with_an_interrupted_job(
+    processes: Processes, gate: Path, options: tuple[str, ...]
+) -> None:
+    configure(processes, _HANG, GRACE=0)
+    worker = processes.worker(*options)
+    running = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1, running.id)
+    assert worker.end() == 0
+    assert running.refresh().state in ("scheduled", "ready")
+
+
+def test_a_child_that_hangs_in_one_is_killed(processes: Processes) -> None:
+    configure(processes, _HANG)
+    jobs = tasks.record.enqueue_many([(number,) for number in range(2)])
+    worker = processes.worker("--pool", "processes", "--concurrency", "1", "--max-jobs", "1")
+    processes.until_gone(jobs)
+    for pid in run_pids(processes):
+        processes.until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), what=f"the end of {pid}")
+    assert worker.running
+
+
+def spans(worker: Command, path: Path) -> int:
+    assert worker.wait() == 0
+    return path.read_text().splitlines().count("process default")
+
+
+@pytest.mark.parametrize("pool", ["threads", "processes"])
+def test_the_last_spans_are_exported(processes: Processes, pool: str) -> None:
+    middleware = ("django_delayq.middleware.opentelemetry.OpenTelemetryMiddleware",)
+    path = configure(processes, _TRACE, MIDDLEWARE=middleware)
+    tasks.record.enqueue_many([(number,) for number in range(4)])
+    assert spans(processes.worker("--pool", pool, "--drain"), path) == 4
