@@ -50,10 +50,14 @@ def readable(descriptors: list[int], seconds: float) -> list[int]:
 class Runnable:
     """What a service runs; without a socket and connections unless a subclass has them.
 
-    All methods but `stop()` are called in the thread of the service.
+    All methods but `overdue()` and `stop()` are called in the thread of the service.
     """
 
     stopped = False
+
+    def overdue(self) -> float:
+        """Return for how many seconds a loop of its own has not gone on. Called in any thread."""
+        return 0.0
 
     def step(self) -> float | None:
         """Do what is due; return the seconds until the next step, or None after the last one."""
@@ -131,8 +135,11 @@ class Service:
                 os.write(self._wake_write, b"\0")
 
     def overdue(self) -> float:
-        """Return for how many seconds the loop has been in one step, or has slept too long. For any thread."""
-        return 0.0 if self.ended.is_set() else max(0.0, monotonic() - self._goes_on_at)
+        """Return for how many seconds the loop, or one of its runnable, has not gone on. For any thread.
+
+        A loop does not go on while it is in one step, or if it sleeps too long.
+        """
+        return 0.0 if self.ended.is_set() else max(0.0, monotonic() - self._goes_on_at, self.runnable.overdue())
 
     def _loop(self) -> None:
         try:

@@ -227,12 +227,8 @@ class Worker(Runnable):
     def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of this worker; called by another thread."""
         config = self._config
-        held = claims_status(
-            list(self._held),
-            queues=config.queue_texts,
-            filtered=config.queue_filter is not None,
-            weights=config.weights,
-        )
+        filtered = config.queue_filter is not None
+        held = claims_status(list(self._held), queues=config.queue_texts, filtered=filtered, weights=config.weights)
         return {"slots": self._pool.size, **held, "quiet": self._is_quiet}
 
     def quiet(self, wanted: bool) -> None:
@@ -250,6 +246,10 @@ class Worker(Runnable):
         first = self._grace_until is None
         busy = bool(self._held or self._outcomes or self._session.settling)
         self._grace_until = self._clock() + (self._config.grace_us / SECOND_US if first and busy else 0.0)
+
+    def overdue(self) -> float:
+        """Return for how many seconds the loop that runs the jobs has been blocked; called by another thread."""
+        return self._pool.overdue()
 
     def close(self) -> None:
         """Close connections and end threads."""

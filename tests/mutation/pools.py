@@ -18,6 +18,7 @@ LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/child.py",
 )
 CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
+EXIT_HANDLERS = ("tests/integration/processes/test_exit_handlers.py",)
 RECOVERS = ("tests/integration/worker/pools/test_recovery.py",)
 LEASES, HEARTBEATS = "worker/claiming/leases.py", ("tests/unit/worker/test_heartbeats.py",)
 
@@ -28,6 +29,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        if self._is_stuck(self._lease):\n",
         "        if False:\n",
     ): ("tests/integration/worker/pools/test_hard_timeout.py",),
+    at(
+        "a worker whose event loop is blocked keeps running",
+        "worker/pools/asyncio.py",
+        "        return self._queue.overrun(seconds) > 0\n",
+        "        return False\n",
+    ): ("tests/integration/worker/pools/test_asyncio_pool.py",),
+    at(
+        "a child that is replaced runs no exit handlers",
+        CHILDREN,
+        "        if is_usable:\n",
+        "        if False:\n",
+    ): EXIT_HANDLERS,
+    at(
+        "a worker runs no exit handlers",
+        "processes/shutdown.py",
+        "        _run_within(max(until - monotonic(), self.optional_timeout), atexit._run_exitfuncs)\n",
+        "",
+    ): EXIT_HANDLERS,
     at(
         "a worker with one stuck thread counts as stuck",
         THREADS,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from contextvars import ContextVar
 
 from asgiref.sync import sync_to_async
@@ -20,6 +21,14 @@ async def wait_for(path: str) -> None:
     note_run()
     while not os.path.exists(path):
         await asyncio.sleep(0.05)
+
+
+@delayed_task
+async def block_the_loop(path: str) -> None:
+    """Record that it runs, then block the event loop until the file exists."""
+    note_run()
+    while not os.path.exists(path):
+        time.sleep(0.05)
 
 
 @delayed_task

@@ -5,13 +5,16 @@ Plain functions run in threads beside the loop, and jobs whose last attempt cras
 
 import asyncio
 import os
+import sys
 import threading
+import traceback
 from asyncio import Task
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from time import monotonic
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
@@ -24,6 +27,9 @@ from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, PoolClient, Seat
 from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
+
+#: Seconds between two sweeps of the loop.
+_SWEEP_INTERVAL = 1.0
 
 
 class AsyncioPool(Pool):
@@ -42,8 +48,13 @@ class AsyncioPool(Pool):
         #: The timer that ends a stopped job.
         self._stop_timers: dict[Entry, asyncio.TimerHandle] = {}
         self._loop = self._new_loop()
-        self._timer = self._loop.call_later(1.0, self._sweep)
-        threading.Thread(target=self._work, name="delayq-loop", daemon=True).start()
+        #: time.monotonic() of the next sweep; it is late if code of a job blocks the loop.
+        self._sweep_at = monotonic() + _SWEEP_INTERVAL
+        self._timer = self._loop.call_later(_SWEEP_INTERVAL, self._sweep)
+        #: The log has the code that blocks the loop now.
+        self._is_logged = False
+        self._thread = threading.Thread(target=self._work, name="delayq-loop", daemon=True)
+        self._thread.start()
 
     def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Queue claims; their owner gets each outcome from the thread that ran it, or from `release_queued()`."""
@@ -73,9 +84,22 @@ class AsyncioPool(Pool):
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop, lease, seconds)
 
+    def overdue(self) -> float:
+        """Return for how many seconds a coroutine has blocked the loop, and with it all others."""
+        return max(0.0, monotonic() - self._sweep_at)
+
     def is_stuck(self, seconds: float) -> bool:
-        """Return False: coroutines can be cancelled."""
-        return False
+        """Return whether the loop is blocked for that long, and a job in it is past its hard limit by as much.
+
+        A blocked loop can cancel nothing. The code that blocks it is logged once.
+        """
+        if self.overdue() <= seconds:
+            self._is_logged = False
+            return False
+        if not self._is_logged:
+            self._is_logged = True
+            self._log_blocked()
+        return self._queue.overrun(seconds) > 0
 
     def close(self) -> None:
         """Begin nothing more, and cancel what runs: an interrupted job must not continue."""
@@ -83,6 +107,15 @@ class AsyncioPool(Pool):
             part.close()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _log_blocked(self) -> None:
+        stack = traceback.extract_stack(sys._current_frames().get(self._thread.ident or 0))
+        logger.error(
+            "A job has blocked the event loop for %.0f s, and all other jobs of this worker wait for it. Call such "
+            "code with asyncio.to_thread(), or make its task a plain function. It is in %s",
+            self.overdue(),
+            ", called by ".join(f"{each.name}() ({each.filename}:{each.lineno})" for each in reversed(stack[-5:])),
+        )
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
@@ -134,7 +167,8 @@ class AsyncioPool(Pool):
     def _sweep(self) -> None:
         """Repeat every second what callbacks do: an exception may have struck one before its first line."""
         self._timer.cancel()
-        self._timer = self._loop.call_later(1.0, self._sweep)
+        self._sweep_at = monotonic() + _SWEEP_INTERVAL
+        self._timer = self._loop.call_later(_SWEEP_INTERVAL, self._sweep)
         self._begin()
         for entry, (task, _) in list(self._running.items()):
             if task.done():

@@ -61,7 +61,11 @@ class Pool(ABC):
 
     @abstractmethod
     def is_stuck(self, seconds: float) -> bool:
-        """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
+        """Return whether no job can go on, because of jobs past their hard limits by that many seconds."""
+
+    def overdue(self) -> float:
+        """Return for how many seconds one job has kept all others from going on. For any thread."""
+        return 0.0
 
     def end(self) -> None:
         """Let processes that run no claim run their exit handlers, and wait a moment for their end."""

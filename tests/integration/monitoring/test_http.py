@@ -122,6 +122,19 @@ def test_a_loop_that_is_stuck_is_not_live(serve: Callable[..., str]) -> None:
     assert ask(address, "/live") == (200, "ok\n")
 
 
+class Overdue(Runnable):
+    """A worker whose jobs run in a loop of their own, which one of them blocks."""
+
+    def overdue(self) -> float:
+        """Return a minute."""
+        return 60.0
+
+
+def test_a_blocked_loop_of_jobs_is_not_live(serve: Callable[..., str]) -> None:
+    status, text = ask(serve(Service(Overdue(), name="Worker of a test")), "/live")
+    assert (status, text) == (503, "Worker of a test has not gone on for 60 s.\n")
+
+
 def test_without_a_process_that_serves_it_is_not_ready(serve: Callable[..., str]) -> None:
     status, text = ask(serve(), "/ready")
     assert status == 503

@@ -112,3 +112,19 @@ def test_a_suspect_runs_in_a_process_of_its_own(processes: Processes, gate: Path
     assert runs[1]["pid"] not in (first.pid, second.pid)
     gate.touch()
     processes.until_gone([job])
+
+
+def test_a_worker_ends_when_a_coroutine_blocks_its_loop_beyond_its_limit(processes: Processes, gate: Path) -> None:
+    processes.configure(LEASE=1)
+    worker = processes.worker("--pool=asyncio", "--concurrency=2")
+    async_tasks.block_the_loop.using(hard_timeout=0.2).enqueue(str(gate))
+    processes.until_runs(1)
+    beside = async_tasks.record.enqueue()
+    assert worker.wait() == 1
+    assert "jobs beyond their hard limits hold every slot" in worker.output
+    # Once, with the place in the task.
+    assert worker.output.count("A job has blocked the event loop for ") == 1
+    assert "block_the_loop() (" in worker.output
+    gate.touch()
+    processes.worker("--pool=asyncio")
+    processes.until_gone([beside])
