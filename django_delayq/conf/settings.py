@@ -15,6 +15,7 @@ from django.conf import settings
 from django.core.checks import Error
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.crypto import salted_hmac
 from django.utils.module_loading import import_string
 
 from django_delayq import runtime
@@ -37,6 +38,7 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 _TIME_LIMIT_KEYS = ("TIMEOUT", "HARD_TIMEOUT", "SOFT_TIMEOUT", "TIME_LIMIT", "SOFT_TIME_LIMIT", "TASK_TIME_LIMIT")
 #: Secrets of Django from which keys are derived.
 _SECRETS = ("SECRET_KEY", "SECRET_KEY_FALLBACKS")
+_PROJECT_SALT = "django_delayq.conf.settings.project_keys"
 _TIME_LIMITS = ": time limits belong to tasks, as @delayed_task(timeout=…, hard_timeout=…)"
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 _SEE = see("troubleshooting#a-setting-is-wrong")
@@ -138,8 +140,18 @@ def default_time_zone() -> str:
 
 
 def project_name() -> str:
-    """Return the name by which projects on one Redis differ: ROOT_URLCONF. All processes of a project share it."""
+    """Return ROOT_URLCONF, by which a person recognizes a project."""
     return str(getattr(settings, "ROOT_URLCONF", None) or "")
+
+
+def project_keys() -> list[str]:
+    """Return 32 bits of a digest of SECRET_KEY and of each fallback. Processes of one project have one in common."""
+    try:
+        secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    except ImproperlyConfigured:
+        # SECRET_KEY is empty.
+        return []
+    return [salted_hmac(_PROJECT_SALT, b"", secret=each, algorithm="sha256").hexdigest()[:8] for each in secrets]
 
 
 def uses_time_zones() -> bool:

@@ -5,6 +5,7 @@ It reads one snapshot of each shard, so it is cheap enough to run every few seco
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
@@ -17,8 +18,8 @@ from django_delayq.store.store import Store
 
 #: What is late by less may be a process that restarts.
 _SHORTEST_US = 5 * SECOND_US
-#: Most projects that are named.
-_MOST_NAMES = 5
+#: Most projects that are listed.
+_MOST_PROJECTS = 5
 _SEE = see("troubleshooting#nothing-runs")
 
 
@@ -47,6 +48,14 @@ class Liveness:
         return [*self.missing, *self.still]
 
 
+class _Project(NamedTuple):
+    """The processes that have secret keys in common."""
+
+    keys: frozenset[str]
+    #: One of its processes, as a person recognizes it.
+    example: str
+
+
 def check_liveness(store: Store) -> Liveness:
     """Return what is late by more than 5 s and two sweeps, and which servers do not answer. Two round trips.
 
@@ -72,12 +81,20 @@ def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _several_projects(store: Store, snapshot: Snapshot) -> Iterator[str]:
-    names = sorted({each.project for each in snapshot.alive(lease_us=store.config.worker.lease_us) if each.project})
-    if len(names) > 1:
-        listed = ", ".join(map(printable, names[:_MOST_NAMES]))
+    projects: list[_Project] = []
+    for process in snapshot.alive(lease_us=store.config.worker.lease_us):
+        keys = frozenset(process.project_keys)
+        # During a rotation of keys, two processes may have none in common, and each has one in common with a third.
+        same = [each for each in projects if each.keys & keys]
+        if keys:
+            example = same[0].example if same else f"{process.project or process.kind} at {process.name}"
+            merged = _Project(keys.union(*(each.keys for each in same)), example)
+            projects = [*(each for each in projects if each not in same), merged]
+    if len(projects) > 1:
+        listed = ", ".join(sorted(printable(each.example) for each in projects)[:_MOST_PROJECTS])
         yield (
-            f"Processes of several projects use the prefix {store.config.prefix!r} on this Redis (ROOT_URLCONF: "
-            f"{listed}), and may run jobs of one another: give each a PREFIX of its own. "
+            f"Processes with different SECRET_KEYs use the prefix {store.config.prefix!r} on this Redis ({listed}). "
+            f"Each may run jobs of the others: give each project a PREFIX of its own. "
             f"{see('troubleshooting#two-projects-share-a-prefix')}"
         )
 

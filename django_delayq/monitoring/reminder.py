@@ -1,4 +1,4 @@
-"""Reminder: logs a warning under runserver if jobs wait and no worker runs.
+"""Reminder: logs a warning under runserver if nobody runs the first job that is enqueued.
 
 Only the development server has it, so an enqueue elsewhere costs nothing more.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.conf.settings import is_debug
-from django_delayq.exceptions import StoreError
+from django_delayq.exceptions import StoreError, see
 from django_delayq.logs import logger
 from django_delayq.monitoring.liveness import check_liveness
 from django_delayq.signals import job_enqueued
@@ -17,6 +17,7 @@ from django_delayq.store.store import get_store
 
 #: Seconds from the first enqueue to the look: who has just started a worker needs no reminder.
 PATIENCE = 3.0
+_SEE = see("troubleshooting#nothing-runs")
 
 
 class Reminder:
@@ -38,15 +39,19 @@ class Reminder:
             return
         job_enqueued.disconnect(dispatch_uid=__name__)
         if is_debug():
-            timer = threading.Timer(self._patience, self._look, [job.backend])
+            timer = threading.Timer(self._patience, self._look, [job.backend, job.queue])
             timer.daemon = True
             timer.start()
 
-    def _look(self, backend: str | None) -> None:
+    def _look(self, backend: str | None, queue: str) -> None:
         try:
-            found = check_liveness(get_store(backend))
+            store = get_store(backend)
+            sentences = check_liveness(store).still
+            # The job has not waited long enough for that, or is not due yet.
+            if not sentences and not store.snapshot().is_served(queue, lease_us=store.config.worker.lease_us):
+                sentences = [f"No worker serves the queue {queue!r}: start run_worker. {_SEE}"]
         except (ImproperlyConfigured, StoreError):
             # The next enqueue raises it, where somebody sees it.
             return
-        for sentence in found.still:
+        for sentence in sentences:
             logger.warning("%s", sentence)

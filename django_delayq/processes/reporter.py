@@ -12,7 +12,7 @@ from time import monotonic, time_ns
 from typing import Any, Protocol
 
 from django_delayq._version import __version__
-from django_delayq.conf.settings import project_name
+from django_delayq.conf.settings import project_keys, project_name
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ending import EndingBuffer
 from django_delayq.job.job import Claim
@@ -69,6 +69,7 @@ class ProcessReporter(Runnable):
             "name": process_name(),
             "version": __version__,
             "project": project_name(),
+            "project_keys": project_keys(),
             "started_us": _STARTED_US,
             "rss": rss_bytes(),
             **source.status(),

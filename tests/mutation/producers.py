@@ -266,7 +266,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "nobody learns that two projects have one prefix",
         "monitoring/liveness.py",
-        "    if len(names) > 1:\n        listed",
+        "    if len(projects) > 1:\n        listed",
         "    if False:\n        listed",
     ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
     at(

@@ -97,7 +97,9 @@ class Command(BaseCommand):
             store = get_store(options["backend"])
             report = _liveness(store) if options["alive"] else _report(store, repair=options["repair"])
         except StoreError as error:
-            raise CommandError(str(error)) from error
+            if not options["json"]:
+                raise CommandError(str(error)) from error
+            report = {"faults": [str(error)], "warnings": [], "wrong": True}
         sentences = _liveness_sentences if options["alive"] else _sentences
         self.stdout.write(json.dumps(report, indent=2) if options["json"] else "\n".join(sentences(report)))
         if report["wrong"]:

@@ -19,7 +19,7 @@ _STATUS = {
     **dict.fromkeys(("name", "version", "project"), str),
     **dict.fromkeys(("started_us", "rss", "slots", "oldest_us", "promoted", "lag_p95_us"), int),
     **dict.fromkeys(("more_queues", "filtered", "quiet"), bool),
-    **{"queues": list, "weights": list, "running": dict},
+    **{"project_keys": list, "queues": list, "weights": list, "running": dict},
 }
 _MOMENT = re.compile(rb"\d{1,18}")
 _PAUSE = re.compile(rb"(\d{1,18}) (.*?)(?:\xff(\d{1,18}))?", re.DOTALL)
@@ -92,8 +92,9 @@ class Process:
     #: Host and process id; empty before the first report.
     name: str = ""
     version: str = ""
-    #: The ROOT_URLCONF of its project; empty if it has none, or before the first report.
+    #: The ROOT_URLCONF of its project, and digests of its secret keys; empty before the first report.
     project: str = ""
+    project_keys: tuple[str, ...] = ()
     #: µs since the epoch, its host's clock.
     started_us: int | None = None
     #: Resident memory in bytes.
@@ -140,8 +141,8 @@ class Process:
         except (ValueError, RecursionError):
             status = None
         found = _of_types(status, _STATUS)
-        if "queues" in found:
-            found["queues"] = tuple(map(str, found["queues"]))
+        for name in found.keys() & {"project_keys", "queues"}:
+            found[name] = tuple(map(str, found[name]))
         if "weights" in found:
             weights = tuple(each for each in found["weights"] if has_type(each, int))
             # Edited manually: nobody knows which weight is whose.

@@ -135,6 +135,16 @@ def test_redis_away_is_an_error(delayq_settings: Any) -> None:
         call_command("delayq_check", "--alive")
 
 
+@pytest.mark.parametrize("options", [["--alive"], []], ids=["alive", "all"])
+def test_redis_away_is_a_fault_in_json(delayq_settings: Any, options: list[str]) -> None:
+    delayq_settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "ENQUEUE_TIMEOUT": 0.5}
+    code, text = check(*options, "--json")
+    found = json.loads(text)
+    assert (code, found["wrong"], found["warnings"]) == (1, True, [])
+    [fault] = found["faults"]
+    assert "redis://127.0.0.1:1/0" in fault
+
+
 def test_it_does_not_repair(delayq_settings: Any) -> None:
     with pytest.raises(CommandError, match="not allowed with argument"):
         call_command("delayq_check", "--alive", "--repair")

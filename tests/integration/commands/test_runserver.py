@@ -192,6 +192,16 @@ def test_the_terminal_says_once_that_nobody_runs_the_jobs(kiosk: Kiosk) -> None:
     assert server.output.count(NOTHING_RUNS.partition("#")[2]) == 1
 
 
+def test_the_terminal_says_that_no_worker_serves_the_queue(kiosk: Kiosk) -> None:
+    kiosk.processes.configure(RUN_IN_RUNSERVER=False)
+    kiosk.processes.dispatcher()
+    kiosk.processes.worker("--queues", "mail")
+    server = kiosk.run()
+    kiosk.open_page("note")
+    sentence = f"No worker serves the queue 'default': start run_worker. {see(NOTHING_RUNS)}\n"
+    kiosk.processes.until(lambda: sentence in server.output, what="the reminder")
+
+
 def test_other_commands_and_the_parent_process_run_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     from django_delayq import apps
 

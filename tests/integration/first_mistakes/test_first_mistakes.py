@@ -182,6 +182,7 @@ def test_two_projects_with_one_prefix(project: Project, client: Redis) -> None:
         what="both to report",
     )
     lines = project.run("delayq_check").splitlines()
-    [warning] = [line for line in lines if "several projects" in line]
-    assert "(ROOT_URLCONF: newcomer.urls, other.urls)" in warning and "give each a PREFIX of its own" in warning
+    [warning] = [line for line in lines if "different SECRET_KEYs" in line]
+    assert "newcomer.urls at " in warning and "other.urls at " in warning
+    assert "give each project a PREFIX of its own" in warning
     assert warning.endswith(about("two-projects-share-a-prefix"))
