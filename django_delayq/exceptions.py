@@ -95,8 +95,9 @@ class JobRefused(DelayQError, ValueError):
 
     def __init__(self, message: str = "", *, index: int = 0) -> None:
         super().__init__(message)
-        #: Index of the refused job in its batch; `refused` is the handle of that job.
+        #: Index of the refused job in its batch.
         self.index = index
+        #: Handle of the refused job.
         self.refused: Any = None
         #: Number of jobs of the same call that were stored before.
         self.accepted = 0
@@ -118,8 +119,9 @@ class TenantFull(JobRefused):
         super().__init__(message, index=indexes[0])
         #: `waiting` jobs of the tenant are in the queue, without those of the call; at most `most` may be.
         self.waiting, self.most = waiting, most
-        #: Indexes in their batch of all jobs of the tenant that were refused; `all_refused` has their handles.
+        #: Indexes in their batch of all jobs of the tenant that were refused.
         self.indexes = indexes
+        #: Handles of these jobs.
         self.all_refused: Sequence[Any] = ()
         #: The errors of the other full tenants of the batch.
         self.others: Sequence[TenantFull] = ()

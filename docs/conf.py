@@ -16,7 +16,7 @@ import django_delayq  # noqa: E402
 settings.configure(
     SECRET_KEY="docs",
     USE_TZ=True,
-    INSTALLED_APPS=["django_delayq"],
+    INSTALLED_APPS=["django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes", "django_delayq"],
     DELAYQ={"REDIS": "redis://localhost:6379/0"},
 )
 django.setup()
@@ -41,7 +41,6 @@ smartquotes = False
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 

@@ -78,6 +78,19 @@ TABLES: dict[str, Sequence[Column]] = {
     ),
 }
 
+#: Title of a table -> configuration of the floor -> what it does there, for readers of a table that has its row.
+FLOOR_ROWS: dict[str, dict[str, str]] = {
+    "On time": {
+        "default": (
+            "Bare redis-py is a loop here: a script takes what is due, and the loop runs it and sleeps until the next "
+            "due time."
+        ),
+        "apart": (
+            "*Apart*, one process pushes what is due, and another pops and runs it, as a dispatcher and a worker do."
+        ),
+    },
+}
+
 #: The tables without a row for a system that was not meant to be measured.
 FEW = ("Jobs that wait, 8 threads",)
 
@@ -137,22 +150,27 @@ def headline(results: Results) -> str:
 
 def systems(results: Results, title: str) -> str:
     """Return a table with a row for each system and configuration; "–" with a note for a missing figure."""
-    columns, rows, notes = TABLES[title], [], []
+    columns, rows, notes, floors = TABLES[title], [], list[str](), list[str]()
     for system, known in results.systems.items():
         if title in FEW and not any(results.tried(scenario, system) for _, scenario, _, _ in columns):
             continue
         names = {name: None for _, scenario, _, _ in columns for name in results.configurations(scenario, system)}
         for name in names or [""]:
-            cells = []
+            # A row that is left out leaves no note.
+            cells, noted = [], [*notes]
             for _, scenario, figure, show in columns:
                 spread = results.spread(scenario, system, figure, name)
-                cells.append(_cell(spread, show) if spread else dash(results, scenario, system, name, notes))
+                cells.append(_cell(spread, show) if spread else dash(results, scenario, system, name, noted))
             label = known["name"] + (f", {name}" if name not in ("", "default") else "")
             # The floor is no queue: it has a row only in tables in which it has a figure.
             if set(cells) != {""} and (name or system != FLOOR):
                 rows.append([label, *cells])
+                notes = noted
+                if system == FLOOR and name in FLOOR_ROWS.get(title, ()):
+                    floors.append(FLOOR_ROWS[title][name])
+    described = f"{' '.join(floors)}\n\n" if floors else ""
     listed = "".join(f"\n\n<sup>{at}</sup> {note}" for at, note in enumerate(notes, 1))
-    return markdown(["", *(heading for heading, *_ in columns)], rows) + listed
+    return described + markdown(["", *(heading for heading, *_ in columns)], rows) + listed
 
 
 def configurations(results: Results) -> str:

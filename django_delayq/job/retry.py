@@ -18,8 +18,17 @@ MAX_ATTEMPTS = 1_000
 #: The longest of the `delays`. A policy does not know MAX_DELAY: it may itself be part of the settings.
 LONGEST_DELAY = timedelta(microseconds=LONGEST_DELAY_US)
 Exceptions = type[BaseException] | str | Sequence[type[BaseException] | str]
+
+
+class _Default:
+    """A default that depends on other fields; signatures show it as stub files do."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
 #: The default of `max_attempts`, which depends on `delays`.
-_DEFAULT: Any = object()
+_DEFAULT: Any = _Default()
 _DEFAULT_ATTEMPTS = 5
 
 

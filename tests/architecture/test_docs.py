@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from django_delayq.admin.lists.filters import OUTCOMES
+from django_delayq.control.jobs import NAMES
+from django_delayq.job.ending import ENDED
+from django_delayq.job.job import State
 from tests.mutation import MUTATIONS
 from tests.mutation.core import at
 from tests.testing_helpers.docs.pages import run, shown
@@ -14,6 +18,7 @@ from tests.testing_helpers.docs.pages import run, shown
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "django_delayq"
 ARCHITECTURE = (ROOT / "docs" / "internals" / "architecture.md").read_text()
+WORDS, STATES = (ROOT / "docs" / "start" / "words.md").read_text().split("## States of a job")
 PAGES = {
     "docs/internals/architecture.md": ARCHITECTURE,
     "CONTRIBUTING.md": (ROOT / "CONTRIBUTING.md").read_text(),
@@ -137,6 +142,27 @@ def test_every_script_is_described() -> None:
     tables = ARCHITECTURE.split("## Transitions")[1].split("\n## ")[0]
     scripts = {path.name for path in PACKAGE.glob("store/lua/*.lua")}
     assert set(re.findall(r"`(\w+\.lua)`", tables)) == scripts
+
+
+def test_every_word_is_described_once() -> None:
+    for_users = re.findall(r"^\| \[([^\]]+)\]\(", WORDS, re.MULTILINE)
+    table = ARCHITECTURE.split("## Words")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \|", table, re.MULTILINE)
+    others = [word for row in rows for word in row.split(", ")]
+    assert len(for_users) > 40 and len(others) > 20
+    assert len(for_users) == len(set(for_users))
+    assert set(for_users) & set(others) == set()
+
+
+def test_the_page_of_states_has_each_under_all_of_its_names() -> None:
+    rows = re.findall(r'^\| `"(\w+)"` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$', STATES, re.MULTILINE)
+    shown = {State(state): names for state, *names in rows}
+    assert list(shown) == list(State)
+    for state, (admin, commands, _, _) in shown.items():
+        name = NAMES.get(state, state.value if state in ENDED else "")
+        assert commands == (f"`{name}`" if name else "not shown")
+        assert state not in NAMES or f"*{name.capitalize()}*" in admin
+        assert state not in ENDED or f"in *Finished*: {OUTCOMES[state].term}" in admin
 
 
 def test_the_layers_are_those_of_the_contracts() -> None:

@@ -1,11 +1,13 @@
 """The benchmarks: the page comes from the results file alone, and lost or duplicate runs have no figure."""
 
+import re
+
 import pytest
 
 from benchmarks import run_record
 from benchmarks.peer_runtime import work
 from benchmarks.report.charts import CHARTS, bars
-from benchmarks.report.page import PAGE, fill_in
+from benchmarks.report.page import PAGE, fill_in, marked_part
 from benchmarks.results import Results
 from benchmarks.run_record import InvalidRun, RunRecord
 from benchmarks.selection import Selection
@@ -70,6 +72,31 @@ def test_the_page_gives_a_reason_for_a_missing_figure(results):
     page = fill_in(PAGE.read_text(), results)
     for reason in ("2 of 2,000 jobs never ran", "no bulk call"):
         assert f"</sup> {reason}" in page
+
+
+def test_the_page_describes_and_notes_only_rows_that_it_has(results):
+    results.systems["floor"] = system(
+        "bare redis-py", "default", "apart", **dict.fromkeys(("lateness", "instant"), "a loop")
+    )
+    page = on_time(results)
+    assert "bare redis-py" not in page.lower() and "a loop" not in page
+    results.records.append(record("lateness", "floor", "apart", p50_ms=0.3, p99_ms=0.6, early=0))
+    page = on_time(results)
+    assert "| bare redis-py, apart | 0.30 ms |" in page and "*Apart*, one process" in page
+    assert "Bare redis-py is a loop" not in page
+    assert "a loop" in page.partition("<sup>1</sup> ")[2]
+
+
+def on_time(results):
+    return marked_part("On time", results)
+
+
+def test_every_note_of_the_page_is_referred_to():
+    parts = re.findall(r"<!-- figures: [^>]+ -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    assert len(parts) > 10
+    for part in parts:
+        referred = sorted({int(number) for number in re.findall(r"– <sup>(\d+)</sup>", part)})
+        assert referred == [int(number) for number in re.findall(r"^<sup>(\d+)</sup>", part, re.MULTILINE)]
 
 
 def test_the_page_names_every_row_in_which_a_peer_is_better_worst_first(results):
