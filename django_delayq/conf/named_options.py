@@ -1,10 +1,11 @@
 """Named options: a setting that is a dict of names, such as those of queues, to dicts of options."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.conf.validators import MAX_NAME, Validator, check_name
+from django_delayq.conf.validators import MAX_NAME, check_name
 
 T = TypeVar("T")
 
@@ -16,31 +17,34 @@ class NamedOptions(dict[str, T]):
         return hash(frozenset(self))
 
 
-def named_options(names: str, known: Sequence[str], read: Callable[[str, str, Mapping[str, Any]], Any]) -> Validator:
-    """Return the check of a setting. `names` is what it names, such as "queue names".
+@dataclass(frozen=True, slots=True)
+class OptionsByName:
+    """The check of a setting that is a dict of names to options."""
 
-    `read(name, label, options)` makes one entry, and raises ValueError: `label` is the name as errors show it; all
-    options are `known`.
-    """
+    #: What it names, such as "queue names", and all options.
+    names: str
+    known: Sequence[str]
+    #: `read(name, label, options)` makes one entry, and raises ValueError; `label` is the entry as errors show it.
+    read: Callable[[str, str, Mapping[str, Any]], Any]
 
-    def read_all(value: Any) -> NamedOptions[Any]:
+    @property
+    def accepts(self) -> str:
+        """Legal values, as errors and docs/reference/settings.md describe them."""
+        listed = f"{', '.join(self.known[:-1])} and {self.known[-1]}"
+        return f"a dict of {self.names}, 1 to {MAX_NAME} bytes of text, to dicts of the options {listed}"
+
+    def __call__(self, setting: str, value: Any) -> NamedOptions[Any]:
+        """Return what Config keeps of a legal value."""
         if not isinstance(value, Mapping):
-            raise ValueError("it is no dict")
+            raise ValueError(f"{setting} must be {self.accepts}, got {type(value).__name__}")
         return NamedOptions(
-            (
-                check_name(name, name=f"the name {name!r:.80}"),
-                read(name, f"{name!r:.80}", _check(f"{name!r:.80}", options, known)),
-            )
+            (check_name(name, name=f"the name {name!r:.80} in {setting}"), self._entry(setting, name, options))
             for name, options in value.items()
         )
 
-    listed = f"{', '.join(known[:-1])} and {known[-1]}"
-    return Validator(
-        f"a dict of {names}, 1 to {MAX_NAME} bytes of text, to dicts of the options {listed}",
-        lambda value: read_all(value) is not None,
-        read_all,
-        shows_reason=True,
-    )
+    def _entry(self, setting: str, name: str, options: Any) -> Any:
+        label = f"{setting}[{name!r:.80}]"
+        return self.read(name, label, _check(label, options, self.known))
 
 
 def is_whole_number(value: Any, most: int) -> bool:

@@ -77,13 +77,7 @@ def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "
         except SettingError as error:
             problems.append(Error(str(error), error.hint, id="delayq.E005"))
         except ValueError as error:
-            problems.append(
-                Error(
-                    f"{error}.",
-                    f"Write a value that the page of settings lists. {see('reference/settings')}",
-                    id="delayq.E006",
-                )
-            )
+            problems.append(Error(f"{error}.", see("reference/settings"), id="delayq.E006"))
     if problems:
         return None, problems
     parts = {part: kind(**values[part]) for part, kind in _PARTS.items() if part}

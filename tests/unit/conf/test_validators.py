@@ -80,8 +80,8 @@ def test_text_is_shown_by_a_setting_that_takes_text() -> None:
     ("validate", "value", "words"),
     [
         (pattern, "api|(key", r"a regular expression \(missing \), .* at position 4\), got 'api\|\(key'$"),
-        (QUEUES, {"mail": {}, 7: {}}, r"\(the name 7 must be a string, got int\), got dict$"),
-        (QUEUES, {"x" * 201: {}}, r"\(the name 'x+ must be 1 to 200 bytes of text, got 201\), got dict$"),
+        (QUEUES, {"mail": {}, 7: {}}, r"^the name 7 in SETTING must be a string, got int$"),
+        (QUEUES, {"x" * 201: {}}, r"^the name 'x+ in SETTING must be 1 to 200 bytes of text, got 201$"),
     ],
 )
 def test_an_error_about_one_part_of_a_value_names_that_part(validate: Any, value: Any, words: str) -> None:
