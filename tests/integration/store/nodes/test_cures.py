@@ -8,9 +8,11 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable, see
+from django_delayq.store.nodes.pools.own_pool import OwnPool
 from django_delayq.testing.local_redis import LocalRedisServer, free_port
 from tests.sample_app.tasks import noop
 from tests.servers.certificates import Certificates
@@ -89,6 +91,22 @@ def test_a_server_with_too_many_clients(
         error = refusal(settings, f"redis://127.0.0.1:{server.port}/{database}")
     is_unavailable(error, "max number of clients reached", "raise maxclients of the server")
     assert not error.maybe_accepted
+
+
+def test_the_reason_of_a_refused_connection_is_kept(start_redis: Callable[..., LocalRedisServer]) -> None:
+    server = start_redis(port=0, options={"maxclients": "1"})
+
+    def hear(connection: Any) -> None:
+        # Then the library finds the reason before the first command, and takes it for an old reply.
+        connection._parser.on_connect(connection)
+        assert connection.can_read(timeout=60)
+
+    pool = OwnPool(host="127.0.0.1", port=server.port, protocol=2, redis_connect_func=hear)
+    with server.client() as only:
+        only.ping()
+        with pytest.raises(redis.ConnectionError, match="^max number of clients reached$"):
+            pool.get_connection()
+    pool.disconnect()
 
 
 def test_a_server_in_protected_mode(tcp: LocalRedisServer, own_address: str, settings: Any) -> None:
