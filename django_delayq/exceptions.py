@@ -4,12 +4,15 @@ A class docstring is the default message. Errors about a wrong argument also der
 Python programmers expect for it.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
 _DOCUMENTATION = "https://django-delayq.readthedocs.io/en/stable/"
+#: Besides letters and digits, the ends of a message that lack a full stop.
+_ENDS_WITHOUT_STOP = ("'", '"', "`", ")", "]", "}", ">")
 
 
 def address_of(part: str) -> str:
@@ -33,10 +36,12 @@ class DelayQError(Exception):
     part = ""
 
     def __init__(self, message: str = "") -> None:
-        text = message or type(self).__doc__ or ""
+        # A subclass without a docstring has that of its base. Projects may give anything as the message.
+        text = str(message or inspect.getdoc(type(self)) or "")
         # A message that was pickled has it already.
         if self.part and (sentence := see(self.part)) not in text:
-            text = f"{text.rstrip('.')}. {sentence}"
+            stop = "." if text[-1:].isalnum() or text.endswith(_ENDS_WITHOUT_STOP) else ""
+            text = f"{text}{stop} {sentence}"
         super().__init__(text)
 
 

@@ -19,6 +19,8 @@ from django_delayq.logs import escape, job_fields, logger
 
 #: Longest text of one argument in a log line, and longest line, in characters.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
+#: Characters of the line of an error in a log line, and half of them.
+_LONGEST_ERROR, _HALF = 400, 200
 
 #: Sent by the enqueueing process after Redis accepted the job: `job`.
 job_enqueued = Signal()
@@ -146,9 +148,12 @@ def _log_expired(job_id: str, job: Any, **_: Any) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an error, shortened, and quoted so that no user's text can forge a log line."""
-    lines = text.strip().splitlines()
-    return f"{lines[-1][:400] if lines else ''!r}"
+    """Return the last line of an error, shortened, and quoted so that no user's text can forge a log line.
+
+    Its middle is left out: an error names its subject first, and ends with its cure and the address of a page.
+    """
+    line = (text.strip().splitlines() or [""])[-1]
+    return f"{line if len(line) <= _LONGEST_ERROR else f'{line[:_HALF]}…{line[1 - _HALF :]}'!r}"
 
 
 def keep_to_one_line(record: logging.LogRecord) -> bool:

@@ -120,9 +120,10 @@ def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) 
     # An earlier call may have stored them, whatever this one did.
     error.maybe_accepted = error.maybe_accepted or any(handle.maybe_sent for handle in left)
     error.offer_resend(left, partial(send, left))
+    when = "When Redis works again," if error.retryable else "Correct the cause, then"
     error.add_note(
-        f"Accepted before: {accepted}. Not (surely) sent: {names_of(left)}. When Redis works again, error.resend() "
-        f"sends the same ids. {see('troubleshooting#jobs-were-not-sent')}"
+        f"Accepted before: {accepted}. Not (surely) sent: {names_of(left)}. {when} error.resend() sends the same ids. "
+        f"{see('troubleshooting#jobs-were-not-sent')}"
     )
 
 

@@ -108,6 +108,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): ("tests/unit/store/test_cache_pool.py",),
     at(
+        "the reason of a server that refuses connections is lost",
+        "store/nodes/pools/own_pool.py",
+        "                self._raise_refusal()\n",
+        "                pass\n",
+    ): ("tests/integration/store/nodes/test_cures.py",),
+    at(
+        "a parameter that no connection takes passes the checks",
+        "store/nodes/pools/configured_pool.py",
+        "    _check_parameters(pool, setting)\n",
+        "",
+    ): ("tests/unit/store/test_configured_pool.py",),
+    at(
         "a refused certificate is taken for a lost reply",
         "store/nodes/connections.py",
         "else _greet if is_tls else None,",

@@ -148,7 +148,14 @@ def test_a_receiver_can_connect_to_one_task_only(connect: Callable[..., None]) -
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("", "''"), ("\n \n", "''"), ("one", "'one'"), ("one\ntwo\n", "'two'"), ("x" * 1_000, "'" + "x" * 400 + "'")],
+    [
+        ("", "''"),
+        ("\n \n", "''"),
+        ("one", "'one'"),
+        ("one\ntwo\n", "'two'"),
+        ("x" * 400, "'" + "x" * 400 + "'"),
+        ("x" * 1_000, "'" + "x" * 200 + "…" + "x" * 199 + "'"),
+    ],
 )
 def test_the_last_line_of_an_error_is_quoted_and_shortened(text: str, line: str) -> None:
     assert last_line(text) == line

@@ -17,6 +17,7 @@ from django_delayq.store.nodes.connection_cache import ANY_NUMBER
 from django_delayq.store.nodes.deadline import with_deadline
 from django_delayq.store.nodes.errors import GreetingFailed, NoServer
 from django_delayq.store.nodes.pools.configured_pool import as_improperly_configured, pool_of, resolved
+from django_delayq.store.nodes.pools.own_pool import OwnPool
 
 Address = tuple[str, int]
 
@@ -99,7 +100,7 @@ class Connections:
             # The library's connections that ask Sentinels by themselves need their pool.
             kind = redis.SSLConnection if issubclass(kind, redis.SSLConnection) else redis.Connection
         is_tls = issubclass(kind, redis.SSLConnection)
-        return redis.ConnectionPool(
+        return OwnPool(
             connection_class=kind if deadline is None else with_deadline(kind, seconds=seconds),
             max_connections=self.config.parameters.get("max_connections", ANY_NUMBER),
             protocol=2,

@@ -1,6 +1,7 @@
 """Errors: the errors of the client library as `StoreError`s, by Redis's error codes."""
 
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -19,6 +20,14 @@ from django_delayq.exceptions import (
     TenantFull,
     see,
 )
+from django_delayq.store.nodes.cures import (
+    NOT_READY,
+    POOL_EXHAUSTED,
+    REJECTIONS,
+    SERVER_FULL,
+    cure_of_connection,
+    cure_of_fault,
+)
 from django_delayq.store.nodes.deadline import TimeOver
 
 T = TypeVar("T")
@@ -33,27 +42,11 @@ _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 #: The library removes the codes that it knows from the message. (MASTERDOWN is a kind of CLUSTERDOWN there.)
 _NOT_READY = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redis_errors.TryAgainError)
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
+#: Redis's error code for a client of another host while it is in protected mode. Redis sends it before any command.
+_PROTECTED = "DENIED"
 #: A command that the user may not run inside a script fails without a code: Redis 6.2 and 7, then Valkey 9.
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
 _SEE_NO_ANSWER = see("troubleshooting#redis-does-not-answer")
-#: Part of the message of a fault -> what helps.
-_CURES = {
-    "WRONGTYPE": "manage.py delayq_check --repair deletes keys of another type. "
-    f"{see('troubleshooting#a-key-has-a-wrong-type')}",
-    "cluster support disabled": "the setting names a server as if it were a cluster: use redis:// in place of "
-    f"redis+cluster://. {see('troubleshooting#a-cluster-is-named-as-one-server')}",
-    "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis/connections#forms')}",
-    "DB index is out of range": "the server has fewer databases (16 by default): REDIS names a number that it does "
-    f"not have. {_SEE_NO_ANSWER}",
-    "Protocol Error": f"the program at this address is not Redis: check host and port in REDIS. {_SEE_NO_ANSWER}",
-}
-#: Redis's error code for "not now" -> what helps.
-_REJECTION_CURES = {
-    "OOM": "raise maxmemory, or free memory",
-    "READONLY": "REDIS must name the primary, not a replica",
-    "MISCONF": "Redis cannot write to its disk; see its log, and free some space",
-    "NOREPLICAS": "too few replicas are connected for min-replicas-to-write; start them",
-}
 #: Errors of the library for a server that does not reply.
 UNREACHABLE = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
@@ -68,11 +61,11 @@ class GreetingFailed(redis_errors.ConnectionError):
 
 #: The connection failed, or there was none: surely nothing was sent.
 _NOT_CONNECTED = (
-    *(ConnectionRefusedError, FileNotFoundError, PermissionError),
+    *(ConnectionRefusedError, FileNotFoundError, PermissionError, ssl.SSLCertVerificationError),
     *(redis_errors.MaxConnectionsError, NoServer, GreetingFailed),
 )
-#: The client library before 6.4 has no class for it.
-_TOO_MANY = "Too many connections"
+#: Messages that mean the same.
+_NO_CONNECTION = frozenset({POOL_EXHAUSTED, NOT_READY, SERVER_FULL})
 
 
 def with_store_errors(
@@ -97,7 +90,7 @@ def is_read_only(error: Exception) -> bool:
 def was_not_run(error: Exception) -> bool:
     """Whether the failed command, or the script that failed, surely changed nothing."""
     if isinstance(error, UNREACHABLE) and not isinstance(error, redis_errors.BusyLoadingError):
-        return any(isinstance(cause, _NOT_CONNECTED) or str(cause) == _TOO_MANY for cause in _causes(error))
+        return any(isinstance(cause, _NOT_CONNECTED) or str(cause) in _NO_CONNECTION for cause in _causes(error))
     return isinstance(error, _NOT_READY) or _code(str(error)) in _REJECTED | _UNAVAILABLE
 
 
@@ -150,6 +143,12 @@ def to_store_error(
             f"Redis refused the password or a command{of_user}{where}{at}: {message.rstrip('.')}; {cure}. "
             f"{see('troubleshooting#redis-refuses-the-password')}"
         )
+    if code == _PROTECTED:
+        # The reply itself has a page of advice.
+        return StoreAuthError(
+            f"Redis is in protected mode and refuses other hosts{at}, nothing was stored; set requirepass in "
+            f"redis.conf, and write the password in REDIS. {see('troubleshooting#redis-refuses-the-password')}"
+        )
     if code == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
@@ -166,7 +165,7 @@ def to_store_error(
         code = "OOM"
     if code in _REJECTED:
         return StoreRejected(
-            f"Redis takes no writes now, nothing was stored{at}: {message.rstrip('.')}; {_REJECTION_CURES[code]}. "
+            f"Redis takes no writes now, nothing was stored{at}: {message.rstrip('.')}; {REJECTIONS[code]}. "
             f"{see('troubleshooting#redis-takes-no-writes')}",
             code=code,
         )
@@ -186,14 +185,18 @@ def to_store_error(
         text = f"Redis is too slow{at}: {message.rstrip('.')}. {_SEE_NO_ANSWER}"
         return StoreUnavailable(text, maybe_accepted=False, slow=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
+        # The library hides the reason of some errors in those behind them.
+        cure = cure_of_connection(" ".join(str(cause) for cause in _causes(error)))
+        failure = "No connection to Redis is free" if message == POOL_EXHAUSTED else "Redis did not answer"
         return StoreUnavailable(
-            f"Redis did not answer{at}: {message.rstrip('.')}; start it, or correct REDIS. {_SEE_NO_ANSWER}",
+            f"{failure}{at}: {message.rstrip('.')}; {cure}. {_SEE_NO_ANSWER}",
             maybe_accepted=not was_not_run(error),
             slow=isinstance(error, redis_errors.TimeoutError),
         )
     where = f" at {source_line(message)}" if source_line else ""
-    cure = next((f"; {cure}" for part, cure in _CURES.items() if part in message), "")
-    return ScriptFault(f"Redis reported a fault{where}{at}: {message}{cure}", maybe_accepted=True)
+    cure = cure_of_fault(message)
+    text = f"Redis reported a fault{where}{at}: {message}{cure and f'; {cure}'}"
+    return ScriptFault(text, maybe_accepted=True)
 
 
 def _code(message: str) -> str:

@@ -21,6 +21,7 @@ def auth_refused(server: LocalRedisServer, credentials: str, delayq_settings: An
     shown = str(error) + "".join(getattr(error, "__notes__", ()))
     assert SECRET not in shown and "payload-canary" not in shown
     assert not error.maybe_accepted and not error.retryable and len(error.unsent) == 1
+    assert "Correct the cause, then error.resend() sends the same ids." in shown and "works again" not in shown
     with server.client(password=SECRET) as other:
         assert other.dbsize() == 0
     return error

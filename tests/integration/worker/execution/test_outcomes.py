@@ -12,11 +12,12 @@ from redis import Redis
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, Snooze, get_store
 from django_delayq.clock import moment_us
-from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
+from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout, see
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim, State
 from django_delayq.job.outcome import SHORTEST_WAIT_US, OutcomeKind, decide
 from django_delayq.job.retry import lineage_of
+from django_delayq.signals import last_line
 from django_delayq.store.claims import Claims
 from django_delayq.task import registry
 from django_delayq.worker.execution import run, run_async
@@ -330,6 +331,12 @@ def test_a_job_whose_arguments_no_longer_fit_is_retried(run_task: Run) -> None:
         outcome = run_task(narrowed, **facts)
         assert outcome.kind is OutcomeKind.ARGUMENTS_MISMATCH and "shop.tasks.play" in outcome.error
     assert run_task(narrowed, 1, 2).kind is OutcomeKind.ARGUMENTS_MISMATCH
+    # A log line has the cure and the address, however long a name is.
+    line = last_line(run_task(narrowed, kwargs={"user_id": 1, "x" * 300: 2}).error)
+    assert (
+        len(line) <= 402 and "do not fit shop.tasks.play" in line and "or restart a worker with old code. See" in line
+    )
+    assert line.rstrip('"').endswith(see("troubleshooting#the-arguments-do-not-fit"))
 
 
 def test_a_type_error_of_the_task_itself_is_a_failure(run_task: Run) -> None:
