@@ -15,7 +15,9 @@ from django_delayq.exceptions import Snooze
 from django_delayq.job.retry import class_path
 from django_delayq.logs import logger
 from django_delayq.middleware.base import Middleware
-from django_delayq.middleware.chain import EnqueueBatch, Link, MiddlewareJob
+from django_delayq.middleware.chain import Link
+from django_delayq.middleware.enqueue_batch import EnqueueBatch
+from django_delayq.middleware.job import MiddlewareJob
 
 try:
     from opentelemetry import context, propagate, trace

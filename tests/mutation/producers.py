@@ -247,8 +247,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (f"{MIDDLEWARE}/test_traces.py",),
     at(
         "an enqueue of many ends its batch at the first job",
-        "middleware/chain.py",
-        "        if owner not in self._entered:\n",
+        "middleware/enqueue_batch.py",
+        "        if id(owner) not in self._entered:\n",
         "        if True:\n",
     ): (f"{MIDDLEWARE}/test_traces.py",),
     at(
@@ -271,7 +271,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
     at(
         "a middleware changes the arguments in place",
-        "middleware/chain.py",
+        "middleware/job.py",
         "return tuple(deepcopy(self._job.args))",
         "return tuple(self._job.args)",
     ): (f"{MIDDLEWARE}/test_enqueue.py",),
