@@ -2,6 +2,8 @@
 
 from types import TracebackType
 
+from django_delayq.job.attempts import LAST_ERROR
+from django_delayq.job.errors.error_text import cut_error
 from django_delayq.job.errors.exception_text import path_of, traceback_of
 from django_delayq.logs import logger
 
@@ -36,6 +38,6 @@ class OnlyLogged:
                 "This process logs no further %s of this kind.\n%s",
                 self._action,
                 known[1],
-                traceback_of(error, chain=False),
+                cut_error(traceback_of(error, chain=False), LAST_ERROR, exception=known[1]),
             )
         return True

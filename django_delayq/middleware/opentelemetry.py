@@ -235,15 +235,20 @@ def _record(span: trace.Span, job: MiddlewareJob, error: BaseException) -> None:
             # No error: the task waits for something.
             span.set_attribute("delayq.snoozed", True)
             return
-        path, message = path_of(error), start_of(message_of(error), LAST_ERROR)
-        span.set_attribute("error.type", path)
+        path, message = path_of(error), message_of(error)
+        shown = "(its message cannot be read)" if message is None else start_of(message, LAST_ERROR)
         name = path.rpartition(".")[2]
-        span.set_status(trace.Status(trace.StatusCode.ERROR, f"{name}: {message}" if message else name))
+        span.set_attribute("error.type", path)
+        span.set_status(trace.Status(trace.StatusCode.ERROR, f"{name}: {shown}" if shown else name))
         if is_run:
             span.set_attribute("delayq.will_retry", job.will_retry(error))
-        # Last, because it calls the exception's own __str__() again.
         stacktrace = cut_error(traceback_of(error), LAST_ERROR, exception=path)
-        span.record_exception(error, {"exception.message": message, "exception.stacktrace": stacktrace})
+        described = {"exception.message": shown, "exception.stacktrace": stacktrace}
+        if message is None:
+            # record_exception() calls the __str__() that failed, which may even raise SystemExit.
+            span.add_event("exception", {"exception.type": path, **described})
+        else:
+            span.record_exception(error, described)
 
 
 def _nanoseconds(moment: datetime) -> int:

@@ -252,6 +252,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        if True:\n",
     ): (f"{MIDDLEWARE}/test_traces.py",),
     at(
+        "a middleware hides the error of an enqueue of many",
+        "middleware/enqueue_batch.py",
+        "    manager.__exit__(kind, error, traceback)\n",
+        "    return manager.__exit__(kind, error, traceback)\n",
+    ): (f"{MIDDLEWARE}/test_batches.py",),
+    at(
+        "a failure of tracing is a failure of the job",
+        "middleware/only_logged.py",
+        "        return True\n",
+        "        return False\n",
+    ): (f"{MIDDLEWARE}/test_tracing_errors.py",),
+    at(
+        "the jobs of a schedule have the baggage of the request that set it",
+        "middleware/opentelemetry.py",
+        "outer if job.schedule is None else here",
+        "outer",
+    ): (f"{MIDDLEWARE}/test_traces.py",),
+    at(
         "an error names no page",
         "exceptions.py",
         "if self.part and (sentence := see(self.part)) not in text:",

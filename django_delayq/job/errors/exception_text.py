@@ -14,13 +14,14 @@ def path_of(error: BaseException) -> str:
         return str(type.__getattribute__(type(error), "__name__"))
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of an exception. Raises nothing."""
+def message_of(error: BaseException) -> str | None:
+    """Return the message of an exception; None if it cannot be read. Raises nothing."""
     try:
         # A subclass of str may run code of its own wherever it is used.
         return str.__str__(str(error))
-    except BaseException as unprintable:
-        return f"(its message cannot be read: {path_of(unprintable)})"
+    except BaseException:
+        # It may even be SystemExit.
+        return None
 
 
 def traceback_of(error: BaseException, *, chain: bool = True) -> str:
@@ -28,5 +29,4 @@ def traceback_of(error: BaseException, *, chain: bool = True) -> str:
     try:
         return "".join(traceback.format_exception(error, chain=chain))
     except BaseException as unprintable:
-        # It may even be SystemExit.
         return f"{path_of(error)} (its traceback cannot be printed: {path_of(unprintable)})"

@@ -13,10 +13,10 @@ PATH = "django_delayq.middleware.opentelemetry.OpenTelemetryMiddleware"
 
 
 class Failing(SpanProcessor):
-    """Raises `error` in the method `at`; also in that of the sampler."""
+    """Raises an `error` in the method `at`; also in that of the sampler."""
 
     at: str | None = None
-    error: BaseException = RuntimeError("no exporter")
+    error: type[BaseException] = RuntimeError
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         self.fail("on_start")
@@ -27,7 +27,7 @@ class Failing(SpanProcessor):
     def fail(self, method: str) -> None:
         """Raise the error if it is that of the method."""
         if self.at == method:
-            raise self.error
+            raise self.error("no exporter")
 
 
 #: The one of this process; tests set `at`.
