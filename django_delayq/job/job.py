@@ -20,6 +20,8 @@ DEFAULT_QUEUE = "default"
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 #: Levels of nested containers that arguments and results may have.
 MAX_DEPTH = 64
+#: Most bytes of JSON in a job's context.
+MAX_CONTEXT = 4 * 1024
 #: Bodies with more bytes get the LARGE flag: 64 of 256 KiB in one exchange block Redis for 45 ms.
 LARGE_BODY = 32 * 1024
 #: Time between the soft and the default hard limit of a task.

@@ -3,7 +3,8 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from django_delayq.middleware.chain import Link, MiddlewareJob
+from django_delayq.middleware.chain import Link
+from django_delayq.middleware.job import MiddlewareJob
 
 _METHODS = ("enqueue", "aenqueue", "run", "arun")
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.utils import timezone, translation
 
 from django_delayq.middleware.base import Middleware
-from django_delayq.middleware.chain import MiddlewareJob
+from django_delayq.middleware.job import MiddlewareJob
 
 #: The key of the context. Its value is a mapping of the other two.
 _LOCALE, _LANGUAGE, _TIME_ZONE = "delayq.locale", "language", "time_zone"

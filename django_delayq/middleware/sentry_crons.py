@@ -14,7 +14,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import StoreError
-from django_delayq.middleware.chain import Link, MiddlewareJob
+from django_delayq.middleware.chain import Link
+from django_delayq.middleware.job import MiddlewareJob
 from django_delayq.middleware.job_thread import in_job_thread
 from django_delayq.recurring.cron import Cron
 from django_delayq.recurring.declaration import DEFAULT_NAME

@@ -9,10 +9,8 @@ from functools import cache
 from typing import Any
 
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge
-from django_delayq.job.job import MAX_DEPTH
+from django_delayq.job.job import MAX_CONTEXT, MAX_DEPTH
 
-#: Most bytes of JSON in a job's context.
-MAX_CONTEXT = 4 * 1024
 #: Python refuses to print or read integers of more than 4,300 digits.
 _MAX_INTEGER_BITS = 13_000
 #: Most values in a payload of the largest size: each takes two bytes.

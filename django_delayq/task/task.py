@@ -22,7 +22,8 @@ from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job, LimitUse
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import Debounce, UnsentJob, encode_new
-from django_delayq.middleware.chain import EnqueueBatch, get_chain
+from django_delayq.middleware.chain import get_chain
+from django_delayq.middleware.enqueue_batch import EnqueueBatch
 from django_delayq.store.digests import routing_of
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox

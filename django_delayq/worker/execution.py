@@ -20,7 +20,8 @@ from django_delayq.exceptions import TaskTimeout, TransactionLeftOpen
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.logs import job_fields, logger
-from django_delayq.middleware.chain import MiddlewareJob, get_chain
+from django_delayq.middleware.chain import get_chain
+from django_delayq.middleware.job import MiddlewareJob
 from django_delayq.middleware.job_thread import in_job_thread
 from django_delayq.processes import database
 from django_delayq.processes.fork_safety import exit_if_child_of

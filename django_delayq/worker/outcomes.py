@@ -1,7 +1,6 @@
 """Outcomes: the outcome of an attempt that raised an exception, or of a job that expired. Nothing here raises."""
 
 import asyncio
-import traceback
 from textwrap import indent
 from time import monotonic
 from typing import Any
@@ -11,9 +10,10 @@ from django_delayq.clock import SECOND_US, duration_us, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze, see
 from django_delayq.job.errors.error_text import cut_error
+from django_delayq.job.errors.exception_text import path_of, traceback_of
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.job.retry import class_path, lineage_of
+from django_delayq.job.retry import lineage_of
 from django_delayq.processes import process_limits
 
 #: Most bytes of a traceback in an outcome, as JSON; the stored one is shorter.
@@ -38,7 +38,7 @@ def judged(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
             return failed(wrong, job)
         if isinstance(error, Snooze):
             kind, text = OutcomeKind.SNOOZED, _text(error)
-            return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=_behind(error))
+            return Outcome(kind=kind, error=text, delay_us=delay_us, exception=path_of(error), raised=_behind(error))
         return _requested(OutcomeKind.RETRY_REQUESTED, error, delay_us)
     if isinstance(error, DeadLetterNow):
         return _requested(OutcomeKind.REJECTED, error)
@@ -50,7 +50,9 @@ def judged(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
                 f"The stored arguments do not fit {job.task}: {unfit}; give new parameters a default, or restart a "
                 f"worker with old code. {see('troubleshooting#the-arguments-do-not-fit')}"
             )
-            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit), raised=error)
+            return Outcome(
+                kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=path_of(unfit), raised=error
+            )
     return failed(error, job)
 
 
@@ -90,14 +92,14 @@ def _requested(kind: OutcomeKind, error: RetryLater | DeadLetterNow, delay_us: i
     """
     shown, text = _behind(error), _text(error)
     if shown is None:
-        return Outcome(kind=kind, error=text, delay_us=delay_us, exception=_path(error), raised=error)
+        return Outcome(kind=kind, error=text, delay_us=delay_us, exception=path_of(error), raised=error)
     if kind is OutcomeKind.REJECTED and text != _NO_REASON:
         shown, text = error, _traceback(error)
     else:
         # The request comes first, because an error that is too long loses its start; indented, so that no line of its
         # reason looks like the exception.
         text = f"{indent(_traceback(error, chain=False), '    ')}\nThe exception behind it:\n\n{_traceback(shown)}"
-    return Outcome(kind=kind, error=_cut(text, shown), delay_us=delay_us, exception=_path(shown), raised=shown)
+    return Outcome(kind=kind, error=_cut(text, shown), delay_us=delay_us, exception=path_of(shown), raised=shown)
 
 
 def _behind(error: BaseException) -> BaseException | None:
@@ -128,7 +130,7 @@ def failed(error: BaseException, job: Job | None = None) -> Outcome:
     return Outcome(
         kind=OutcomeKind.FAILED,
         error=_cut(text, error),
-        exception=_path(error),
+        exception=path_of(error),
         lineage=lineage,
         raised=error,
     )
@@ -136,15 +138,11 @@ def failed(error: BaseException, job: Job | None = None) -> Outcome:
 
 def _traceback(error: BaseException, *, chain: bool = True) -> str:
     process_limits.restore_open_files()
-    try:
-        return "".join(traceback.format_exception(error, chain=chain))
-    except BaseException as unprintable:
-        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
-        return f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
+    return traceback_of(error, chain=chain)
 
 
 def _cut(text: str, error: BaseException) -> str:
-    return cut_error(text, _MAX_ERROR, exception=_path(error))
+    return cut_error(text, _MAX_ERROR, exception=path_of(error))
 
 
 def _lineage(error: BaseException) -> tuple[tuple[str, ...], ...]:
@@ -152,18 +150,10 @@ def _lineage(error: BaseException) -> tuple[tuple[str, ...], ...]:
         return lineage_of(type(error))
     except BaseException:
         # Its metaclass raises.
-        return ((_path(error),),)
+        return ((path_of(error),),)
 
 
 def expired(claim: Claim) -> Outcome:
     """Return the outcome of a claim whose job has expired: none of its code ran."""
     error = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
     return Outcome(kind=OutcomeKind.EXPIRED, error=error)
-
-
-def _path(error: BaseException) -> str:
-    try:
-        return class_path(type(error))
-    except BaseException:
-        # Its metaclass raises, so bypass it.
-        return str(type.__getattribute__(type(error), "__name__"))

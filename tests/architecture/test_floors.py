@@ -156,6 +156,8 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
         "worker/execution.py",
         "worker/outcomes.py",
         "logs.py",
+        # The text of an exception is code of the project.
+        "job/errors/exception_text.py",
         # It imports the project's classes.
         "middleware/chain.py",
         # It runs the project's middlewares and functions of arguments.

@@ -211,9 +211,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/worker/test_claim_queue.py",),
     at(
         "an exception whose str() raises SystemExit ends its thread",
-        "worker/outcomes.py",
-        "    except BaseException as unprintable:\n",
-        "    except Exception as unprintable:\n",
+        "job/errors/exception_text.py",
+        "chain=chain))\n    except BaseException as unprintable:\n",
+        "chain=chain))\n    except Exception as unprintable:\n",
     ): ENDS,
     at(
         "a closed pipe is treated as the end of its child process",

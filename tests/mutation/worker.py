@@ -113,7 +113,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/middleware/test_run.py",),
     at(
         "a middleware's changes of its context reach the job",
-        "middleware/chain.py",
+        "middleware/job.py",
         "deepcopy(job.context) if job.context else {}",
         "job.context if job.context else {}",
     ): ("tests/integration/middleware/test_run.py",),

@@ -50,7 +50,7 @@ def cut_error(error: str, limit: int, *, exception: str) -> str:
     if found is None or found[0] > len(error) - len(cut) + 1:
         return cut
     start, after, end = found
-    head = f"…\n{error[start:after]}{_start_of(error[after:end], limit // _HEAD_SHARE)}\n"
+    head = f"…\n{error[start:after]}{start_of(error[after:end], limit // _HEAD_SHARE)}\n"
     if error.startswith("  | ", start):
         # By this line a reader finds the end of the message of a group.
         head += "  +-…\n"
@@ -66,7 +66,8 @@ def _end_of(text: str, limit: int) -> str:
     return text
 
 
-def _start_of(text: str, limit: int) -> str:
+def start_of(text: str, limit: int) -> str:
+    """Shorten a message to `limit` bytes of JSON: its beginning says most."""
     text = text.rstrip("\n")
     if len(text) > limit:
         text = text[: limit - 6] + "…"

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.integration.middleware import classes
-from tests.integration.middleware.traces import PATH
+from tests.integration.middleware.traces import PATH, Failing, FailingSampler, failing
 
 
 @pytest.fixture
@@ -32,8 +32,10 @@ def middleware(delayq_settings: Any) -> Iterator[Callable[..., None]]:
 @pytest.fixture(scope="session")
 def exporter() -> InMemorySpanExporter:
     """The spans of this process; OpenTelemetry allows one provider in each."""
-    collected, provider = InMemorySpanExporter(), TracerProvider()
+    collected, provider = InMemorySpanExporter(), TracerProvider(sampler=FailingSampler())
     provider.add_span_processor(SimpleSpanProcessor(collected))
+    # After the exporter, so that a span that fails at its end is there.
+    provider.add_span_processor(failing)
     trace.set_tracer_provider(provider)
     return collected
 
@@ -45,3 +47,4 @@ def spans(exporter: InMemorySpanExporter, delayq_settings: Any, registered: Any)
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "MIDDLEWARE": [PATH]}
     exporter.clear()
     yield exporter
+    failing.at, failing.error = None, Failing.error

@@ -16,10 +16,12 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 
 from django_delayq import Snooze, enqueue_many
 from django_delayq.exceptions import PayloadNotSerializable
+from django_delayq.job.attempts import LAST_ERROR
 from django_delayq.middleware.opentelemetry import OpenTelemetryMiddleware
 from django_delayq.task import registry
 from django_delayq.testing import DelayQ
-from tests.integration.middleware.traces import task_of
+from tests.integration.middleware import classes
+from tests.integration.middleware.traces import PATH, task_of
 from tests.stepped_worker import stepped_worker
 from tests.subprocesses import until
 
@@ -247,12 +249,13 @@ def test_the_jobs_of_a_request_that_is_not_sampled_leave_no_spans_and_tell_their
     assert [(each.trace_id, each.trace_flags) for each in seen] == [(caller.trace_id, TraceFlags.DEFAULT)]
 
 
+@pytest.mark.parametrize("raised", [RuntimeError, SystemExit])
 def test_an_error_whose_text_cannot_be_read_is_still_the_error_of_the_attempt(
-    spans: InMemorySpanExporter, named: Any, delayq: DelayQ
+    spans: InMemorySpanExporter, named: Any, delayq: DelayQ, raised: type[BaseException]
 ) -> None:
     class Broken(Exception):
         def __str__(self) -> str:
-            raise RuntimeError("no text")
+            raise raised("no text")
 
     def play() -> None:
         raise Broken
@@ -261,7 +264,53 @@ def test_an_error_whose_text_cannot_be_read_is_still_the_error_of_the_attempt(
     ran = delayq.run_due(errors="retry")
     assert [run.ending for run in ran] == ["failed"]
     assert "Broken" in ran[0].error.splitlines()[-1]
-    assert len(named("process mail")) == 1
+    [span] = named("process mail")
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == "Broken: (its message cannot be read)"
+    assert [event.name for event in span.events] == ["enqueued", "due", "exception"]
+    assert attributes(span)["error.type"].endswith("Broken") and attributes(span)["delayq.will_retry"] is True
+
+
+@pytest.mark.parametrize("where", ["create", "process"])
+def test_a_long_message_is_cut_as_in_the_stored_error(
+    spans: InMemorySpanExporter, named: Any, delayq: DelayQ, settings: Any, where: str
+) -> None:
+    def play() -> None:
+        raise ValueError("beginning" + "x" * 2_000_000)
+
+    if where == "create":
+        classes.Refusing.at_enqueue = ValueError("beginning" + "x" * 2_000_000)
+        settings.DELAYQ = {**settings.DELAYQ, "MIDDLEWARE": [PATH, f"{classes.__name__}.Refusing"]}
+        with pytest.raises(ValueError, match="beginning"):
+            task_of(play).enqueue()
+        classes.Refusing.at_enqueue = None
+    else:
+        task_of(play).enqueue()
+        delayq.run_due(errors="retry")
+    [span] = named(f"{where} mail")
+    [exception] = [event for event in span.events if event.name == "exception"]
+    described = exception.attributes or {}
+    assert (span.status.description or "").startswith("ValueError: beginning")
+    assert str(described["exception.message"]).startswith("beginning")
+    assert "ValueError: beginning" in str(described["exception.stacktrace"])
+    assert len(span.status.description or "") <= LAST_ERROR + len("ValueError: ")
+    assert max(len(str(value)) for value in described.values()) <= LAST_ERROR
+
+
+def test_the_jobs_of_a_schedule_do_not_have_the_baggage_of_the_request_that_set_it(
+    spans: InMemorySpanExporter, named: Any, delayq: DelayQ
+) -> None:
+    found: list[object] = []
+    task = task_of(lambda: found.append(baggage.get_baggage("user")))
+    token = context.attach(baggage.set_baggage("user", "ann"))
+    try:
+        task.schedules.set("often", cron="*/10 * * * *", tz="UTC")
+    finally:
+        context.detach(token)
+    ran = delayq.advance(minutes=15, run=True)
+    assert found == [None] * len(ran) and ran
+    # The link remains.
+    assert all(run.links for run in named("process mail"))
 
 
 def test_a_middleware_sees_when_a_job_was_made_and_how_late_it_is(delayq: DelayQ, spans: Any, named: Any) -> None:
