@@ -37,7 +37,7 @@ def test_a_tenant_has_its_weight_and_others_have_one() -> None:
         ({"fair": True, "weights": {"a": 101}}, r"must be a whole number, 1 to 100, got 101"),
         ({"fair": True, "weights": {"a": 1.5}}, r"must be a whole number, 1 to 100, got 1.5"),
         ({"fair": True, "weights": {"a": True}}, r"must be a whole number, 1 to 100, got True"),
-        ({"fair": True, "weights": {"": 1}}, r"the tenant '' in .*\['mail'\]\['weights'\] must be 1 to 200 bytes of text"),
+        ({"fair": True, "weights": {"": 1}}, r"the tenant '' in .*\['mail'\]\['weights'\] must be 1 to 200 bytes"),
         ({"fair": True, "weights": {"x" * 201: 1}}, r"must be 1 to 200 bytes of text, got 201"),
         ({"max_waiting": 0}, r"\['max_waiting'\] must be a whole number of jobs, 1 to 1,000,000,000, or None"),
         ({"max_waiting": "9"}, r"\['max_waiting'\] must be a whole number of jobs"),

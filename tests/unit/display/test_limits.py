@@ -23,4 +23,4 @@ from django_delayq.display.limits import rule_text
     ],
 )
 def test_a_rule_reads_as_it_was_written(options: dict[str, object], text: str) -> None:
-    assert rule_text(LIMITS.convert({"x": options})["x"]) == text
+    assert rule_text(LIMITS("LIMITS", {"x": options})["x"]) == text
