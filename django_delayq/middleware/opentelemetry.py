@@ -21,7 +21,7 @@ from django_delayq.middleware.base import Middleware
 from django_delayq.middleware.chain import Link
 from django_delayq.middleware.enqueue_batch import EnqueueBatch
 from django_delayq.middleware.job import MiddlewareJob
-from django_delayq.middleware.only_logged import OnlyLogged
+from django_delayq.middleware.log_errors import LogErrors
 
 try:
     from opentelemetry import context, propagate, trace
@@ -83,7 +83,7 @@ class OpenTelemetryMiddleware(Middleware):
         """Record the attempt. An exception is recorded and sets the status, unless it is a `Snooze`."""
         outer, links = self._origin(job)
         with self._span(job, "process", _attributes_of_run(job), outer, links) as span:
-            with OnlyLogged("add an event"):
+            with LogErrors("add an event"):
                 if span.is_recording():
                     span.add_event("enqueued", timestamp=_nanoseconds(job.enqueued))
                     if job.due is not None:
@@ -96,11 +96,11 @@ class OpenTelemetryMiddleware(Middleware):
         # The project may keep a value of another type under a key that is also the name of a header.
         headers = {name: value for name, value in job.context.items() if isinstance(value, str)}
         here = outer = context.get_current()
-        with OnlyLogged("read the headers of a job"):
+        with LogErrors("read the headers of a job"):
             # Its baggage is that of the enqueue, and jobs that the task enqueues have it too.
             outer = propagate.extract(headers)
         continues = False
-        with OnlyLogged("decide about the trace of a job"):
+        with LogErrors("decide about the trace of a job"):
             continues = self.continues_trace(job)
         if continues:
             return outer, []
@@ -121,7 +121,7 @@ class OpenTelemetryMiddleware(Middleware):
         """Record a span, with the exception that leaves it. It is not the current one."""
         span: trace.Span | None = None
         kind = trace.SpanKind.CONSUMER if operation == "process" else trace.SpanKind.PRODUCER
-        with OnlyLogged("start a span"):
+        with LogErrors("start a span"):
             span = self._tracer.start_span(
                 f"{operation} {job.queue}", context=outer, kind=kind, attributes=attributes, links=links
             )
@@ -134,7 +134,7 @@ class OpenTelemetryMiddleware(Middleware):
             _record(span, job, error)
             raise
         finally:
-            with OnlyLogged("end a span"):
+            with LogErrors("end a span"):
                 span.end()
 
     @contextmanager
@@ -145,7 +145,7 @@ class OpenTelemetryMiddleware(Middleware):
             try:
                 yield span
             finally:
-                with OnlyLogged("set an attribute"):
+                with LogErrors("set an attribute"):
                     span.set_attribute("messaging.batch.message_count", batch.count)
 
 
@@ -153,7 +153,7 @@ class OpenTelemetryMiddleware(Middleware):
 def _current(span: trace.Span, outer: Context | None = None) -> Iterator[None]:
     """Make a span the current one."""
     token = None
-    with OnlyLogged("make a span the current one"):
+    with LogErrors("make a span the current one"):
         token = context.attach(trace.set_span_in_context(span, outer))
     try:
         yield
@@ -168,7 +168,7 @@ def _headers(job: MiddlewareJob, of: Context | None = None, mark: Mapping[str, A
     `traceparent` comes first, then the shortest ones, as long as they fit.
     """
     injected: dict[str, Any] = {}
-    with OnlyLogged("write the headers of a job"):
+    with LogErrors("write the headers of a job"):
         propagate.inject(injected, context=of)
     # A propagator may write anything, and a context may be too large, or no JSON: the chain refuses it.
     headers = {name: value for name, value in injected.items() if _is_text(name) and _is_text(value)}
@@ -227,7 +227,7 @@ def _attributes_of_run(job: MiddlewareJob) -> dict[str, Any]:
 
 
 def _record(span: trace.Span, job: MiddlewareJob, error: BaseException) -> None:
-    with OnlyLogged("record an exception"):
+    with LogErrors("record an exception"):
         if not span.is_recording():
             return
         is_run = job.attempt is not None

@@ -259,7 +259,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (f"{MIDDLEWARE}/test_batches.py",),
     at(
         "a failure of tracing is a failure of the job",
-        "middleware/only_logged.py",
+        "middleware/log_errors.py",
         "        return True\n",
         "        return False\n",
     ): (f"{MIDDLEWARE}/test_tracing_errors.py",),

@@ -11,7 +11,7 @@ from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from django_delayq.middleware import only_logged
+from django_delayq.middleware import log_errors
 from django_delayq.middleware.opentelemetry import OpenTelemetryMiddleware
 from django_delayq.testing import DelayQ
 from tests.integration.middleware import classes
@@ -52,7 +52,7 @@ def fail(
     spans: InMemorySpanExporter, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], None]]:
     """Let a part of OpenTelemetry raise. No exception has been logged in this process."""
-    monkeypatch.setattr(only_logged, "_logged", set())
+    monkeypatch.setattr(log_errors, "_logged", set())
     before = propagate.get_global_textmap()
 
     def let_fail(part: str) -> None:

@@ -1,4 +1,4 @@
-"""Only logged: code whose exceptions do not reach the job that it observes."""
+"""Log errors: a context manager for code that observes a job, whose exceptions must not reach it."""
 
 from types import TracebackType
 
@@ -11,7 +11,7 @@ from django_delayq.logs import logger
 _logged: set[tuple[str, str]] = set()
 
 
-class OnlyLogged:
+class LogErrors:
     """A context manager that suppresses an `Exception`, and logs the first one of its class in each process."""
 
     # A class, since each job enters several: a generator takes three times as long.
