@@ -107,8 +107,9 @@ class Service:
         self._failures, self._listen_failures = 0, 0
         #: time.monotonic() before which the service does not listen, or log a refused password, again.
         self._listen_at, self._log_again_at = 0.0, 0.0
-        #: time.monotonic() by which the loop goes on, unless a step takes longer.
-        self._goes_on_at = monotonic()
+        #: time.monotonic() by which the loop goes on, unless a step takes longer. A loop that has not begun is not
+        #: stuck: a busy machine may take long to start its thread.
+        self._goes_on_at = math.inf
         self.stopped = False
 
     def run(self) -> None:

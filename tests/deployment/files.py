@@ -26,6 +26,8 @@ UNITS = sorted((FOLDER / "systemd").iterdir())
 MANIFESTS = sorted((FOLDER / "kubernetes").iterdir())
 COMPOSE = EXAMPLE / "compose.yaml"
 DOCKERFILE = EXAMPLE / "Dockerfile"
+#: Seconds after which the jobs of a process that does nothing are taken back.
+LEASE = settings_of(WorkerConfig)["LEASE"].default // SECOND_US
 #: Seconds that a worker has to stop: GRACE, and 10 s for the rest.
 STOP = settings_of(WorkerConfig)["GRACE"].default // SECOND_US + 10
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management import call_command
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.deployment.files import COMPOSE, DOCKERFILE, EXAMPLE, ROOT, STOP, container, judge, of_kind, services
+from tests.deployment.files import COMPOSE, DOCKERFILE, EXAMPLE, LEASE, ROOT, STOP, container, judge, of_kind, services
 
 WORDS = DOCKERFILE.read_text()
 
@@ -52,6 +52,27 @@ def test_every_service_that_stays_has_a_health_check_and_comes_back() -> None:
     stay = {name: each for name, each in services().items() if name != "migrate"}
     assert stay.keys() == {"valkey", "postgres", "web", "dispatcher", "worker"}
     assert all(each["healthcheck"] and each["restart"] == "unless-stopped" for each in stay.values())
+
+
+def test_the_containers_of_the_image_are_confined_and_print_their_stacks() -> None:
+    ours = {name: each for name, each in services().items() if each["image"] == "moonrise-market"}
+    assert ours.keys() == {"migrate", "web", "dispatcher", "worker"}
+    confined = {
+        "read_only": True,
+        "tmpfs": ["/tmp"],
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+    }
+    for name, each in ours.items():
+        assert {key: each.get(key) for key in confined} == confined, name
+        assert not each.keys() & {"privileged", "cap_add", "user", "network_mode", "pid", "ipc"}, name
+    assert re.search(r"^ENV .*\bPYTHONFAULTHANDLER=1\b", WORDS, re.MULTILINE)
+
+
+def test_a_process_is_unhealthy_when_its_jobs_would_be_taken_back() -> None:
+    for name in ("dispatcher", "worker"):
+        check = {key: value for key, value in services()[name]["healthcheck"].items() if key != "test"}
+        assert check == {"interval": "10s", "timeout": "10s", "retries": LEASE // 10, "start_period": "30s"}
 
 
 def test_the_example_reads_each_variable_that_it_is_given() -> None:

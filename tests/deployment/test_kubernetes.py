@@ -1,17 +1,34 @@
 """The manifests are valid for Kubernetes, and what they name agrees."""
 
-from typing import Any
-
 import pytest
 
-from django_delayq import get_store
-from django_delayq.monitoring import prometheus
-from django_delayq.monitoring.accuracy import Accuracy
-from django_delayq.monitoring.figures import Figures
-from tests.deployment.files import MANIFESTS, STOP, container, judge, manifests, of_kind
-from tests.sample_app.tasks import noop
+from tests.deployment.files import LEASE, MANIFESTS, STOP, container, judge, manifests, of_kind
 
 PORT = 9180
+DEPLOYMENTS = {each["metadata"]["name"]: each for each in of_kind("Deployment")}
+WORKLOADS = {each["metadata"]["name"]: each for each in (*of_kind("Deployment"), *of_kind("Job"))}
+#: What the strictest of the Pod Security Standards demands of a pod and of a container, and the user of the image.
+RESTRICTED_POD = {
+    "runAsNonRoot": True,
+    "runAsUser": 10001,
+    "runAsGroup": 10001,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+RESTRICTED_CONTAINER = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+#: What a pod may have beside containers. Not among them: hostNetwork, hostPID and the like.
+POD_KEYS = {
+    "automountServiceAccountToken",
+    "containers",
+    "restartPolicy",
+    "securityContext",
+    "terminationGracePeriodSeconds",
+    "topologySpreadConstraints",
+    "volumes",
+}
 #: The oldest release that is looked at, and the newest that the schemas have.
 RELEASES = ([], ["--kubernetes-version", "1.30"])
 
@@ -29,18 +46,46 @@ def test_there_is_a_deployment_of_each() -> None:
     assert grace == {"delayq-worker": STOP, "delayq-dispatcher": 10}
 
 
-@pytest.mark.parametrize("workload", of_kind("Deployment"), ids=lambda each: each["metadata"]["name"])
-def test_ports_labels_and_probes_of_a_deployment_agree(workload: dict[str, Any]) -> None:
-    found, spec = container(workload), workload["spec"]
-    labels, name = spec["template"]["metadata"]["labels"], workload["metadata"]["name"]
-    assert labels == workload["metadata"]["labels"] == spec["selector"]["matchLabels"] == {"app": name}
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_ports_labels_and_probes_of_a_deployment_agree(name: str) -> None:
+    found, spec = container(DEPLOYMENTS[name]), DEPLOYMENTS[name]["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels == DEPLOYMENTS[name]["metadata"]["labels"] == spec["selector"]["matchLabels"] == {"app": name}
     assert found["command"][-2:] == ["--http", f"0.0.0.0:{PORT}"]
     assert found["ports"] == [{"name": "monitoring", "containerPort": PORT}]
-    probes = {name: probe["httpGet"] for name, probe in found.items() if name.endswith("Probe")}
     paths = {"startupProbe": "/live", "livenessProbe": "/live", "readinessProbe": "/ready"}
-    assert probes == {probe: {"path": path, "port": "monitoring"} for probe, path in paths.items()}
-    [budget] = [each for each in of_kind("PodDisruptionBudget") if each["metadata"]["name"] == name]
-    assert budget["spec"]["selector"]["matchLabels"] == labels
+    probes = {probe: found[probe] for probe in found if probe.endswith("Probe")}
+    assert {probe: probes[probe].pop("httpGet") for probe in probes} == {
+        probe: {"path": path, "port": "monitoring"} for probe, path in paths.items()
+    }
+    # A minute for the imports. Then a process is restarted when its jobs would be taken back anyway, and not earlier.
+    assert probes.pop("startupProbe") == {"periodSeconds": 2, "failureThreshold": 30}
+    assert LEASE % 10 == 0
+    for probe in probes.values():
+        assert probe == {"periodSeconds": 10, "failureThreshold": LEASE // 10, "timeoutSeconds": 5}
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_rollout_or_a_drained_node_or_a_lost_one_leaves_processes(name: str) -> None:
+    spec = DEPLOYMENTS[name]["spec"]
+    assert spec["replicas"] == 2
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    [budget] = [each["spec"] for each in of_kind("PodDisruptionBudget") if each["metadata"]["name"] == name]
+    left = {"delayq-worker": {"maxUnavailable": 1}, "delayq-dispatcher": {"minAvailable": 1}}[name]
+    selector = {"matchLabels": {"app": name}}
+    # While Redis is away, no pod is ready. By default none could be evicted then.
+    assert budget == {**left, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": selector}
+    [spread] = spec["template"]["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["maxSkew"]) == ("kubernetes.io/hostname", 1)
+    # One node is better than no pod.
+    assert (spread["whenUnsatisfiable"], spread["labelSelector"]) == ("ScheduleAnyway", selector)
+
+
+def test_the_check_runs_once_and_ends() -> None:
+    [job] = of_kind("Job")
+    assert job["spec"]["backoffLimit"] == 0 and job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+    # What the page waits for is in test_page.py.
+    assert job["spec"]["activeDeadlineSeconds"] > 0
 
 
 def test_the_monitoring_reaches_the_port_of_the_dispatcher() -> None:
@@ -50,7 +95,10 @@ def test_the_monitoring_reaches_the_port_of_the_dispatcher() -> None:
     assert [each for each in annotations if each] == [scraped]
     [policy] = of_kind("NetworkPolicy")
     [rule] = policy["spec"]["ingress"]
-    assert [each["port"] for each in rule["ports"]] == [PORT]
+    namespace = {"kubernetes.io/metadata.name": "monitoring"}
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": namespace}}]
+    assert rule["ports"] == [{"protocol": "TCP", "port": PORT}]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
     [expression] = policy["spec"]["podSelector"]["matchExpressions"]
     assert set(expression["values"]) == {each["metadata"]["name"] for each in of_kind("Deployment")}
 
@@ -58,7 +106,7 @@ def test_the_monitoring_reaches_the_port_of_the_dispatcher() -> None:
 def test_every_object_that_another_one_names_is_there() -> None:
     there = {(each["kind"], each["metadata"]["name"]) for each in manifests()}
     named = set()
-    for workload in (*of_kind("Deployment"), *of_kind("Job")):
+    for workload in WORKLOADS.values():
         [config, secret] = container(workload)["envFrom"]
         named |= {("ConfigMap", config["configMapRef"]["name"]), ("Secret", secret["secretRef"]["name"])}
     for scaler in (*of_kind("HorizontalPodAutoscaler"), *of_kind("ScaledObject")):
@@ -66,19 +114,17 @@ def test_every_object_that_another_one_names_is_there() -> None:
     assert len(named) == 3 and named <= there
 
 
-def test_no_container_is_root_or_writes_to_its_image() -> None:
-    for workload in (*of_kind("Deployment"), *of_kind("Job")):
-        pod, own = workload["spec"]["template"]["spec"], container(workload)["securityContext"]
-        assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
-        assert own["readOnlyRootFilesystem"] and own["capabilities"] == {"drop": ["ALL"]}
-        assert own["allowPrivilegeEscalation"] is False
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_pod_is_restricted(name: str) -> None:
+    pod, found = WORKLOADS[name]["spec"]["template"]["spec"], container(WORKLOADS[name])
+    assert pod.keys() <= POD_KEYS and pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"] == RESTRICTED_POD and found["securityContext"] == RESTRICTED_CONTAINER
+    # The image is read-only, so what writes files for a moment needs a place.
+    assert pod["volumes"] == [{"name": "tmp", "emptyDir": {}}]
+    assert found["volumeMounts"] == [{"name": "tmp", "mountPath": "/tmp"}]
+    assert found["resources"].keys() == {"requests", "limits"} and "memory" in found["resources"]["limits"]
 
 
-def test_the_scaler_reads_a_metric_of_a_scrape(delayq_settings: object) -> None:
-    noop.enqueue()
-    [scaler] = of_kind("HorizontalPodAutoscaler")
-    [metric] = [each["external"] for each in scaler["spec"]["metrics"]]
-    text = prometheus.text(Figures(get_store(), Accuracy())).decode()
-    assert f"\n{metric['metric']['name']} 1.0\n" in text
-    # The number of workers itself: Value would multiply it by the replicas that there are.
-    assert metric["target"] == {"type": "AverageValue", "averageValue": "1"}
+def test_a_fatal_signal_prints_the_stacks() -> None:
+    [config] = of_kind("ConfigMap")
+    assert config["data"]["PYTHONFAULTHANDLER"] == config["data"]["PYTHONUNBUFFERED"] == "1"

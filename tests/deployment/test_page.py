@@ -1,8 +1,12 @@
 """docs/deployment.md: every command that it shows names what exists, and its settings are legal."""
 
+import os
 import re
 import runpy
 import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,8 @@ import yaml
 from django.core.management import load_command_class
 
 from django_delayq.conf.settings import read_config
-from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, container, judge, of_kind, services
+from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, container, judge, manifests, of_kind, services, unit
+from tests.subprocesses import PATIENCE
 from tests.testing_helpers.docs.pages import PAGES, blocks, shown
 
 NAME = "docs/deployment.md"
@@ -21,6 +26,13 @@ LINES = [line.removeprefix("$ ") for block in BLOCKS if block.language == "conso
 PROBE = shown(NAME, "yaml")
 SETTINGS = shown(NAME, "python")
 UNIT_NAMES = {path.name for path in UNITS}
+#: The lines that wait for the Job of check.yaml.
+WAIT = [line for line in LINES if line.startswith(("kubectl wait", "wait"))]
+#: A stand-in for a cluster: the Job gets the condition $CONDITION, and never another one.
+KUBECTL = """\
+#!/bin/sh
+case "$*" in *"--for=condition=$CONDITION "*) exit 0 ;; *) exec sleep 300 ;; esac
+"""
 
 
 def check_systemd(words: list[str]) -> None:
@@ -43,6 +55,11 @@ def check_kubectl(words: list[str]) -> None:
     assert objects <= there
 
 
+def check_wait(words: list[str]) -> None:
+    # test_the_wait_for_the_check_returns_its_result() runs it.
+    assert words == ["wait", "-n"]
+
+
 def check_django(words: list[str]) -> None:
     assert words[1] == "manage.py"
     load_command_class("django_delayq", words[2]).create_parser("manage.py", words[2]).parse_args(words[3:])
@@ -53,6 +70,7 @@ CHECKS = {
     "docker": check_compose,
     "kubectl": check_kubectl,
     "python": check_django,
+    "wait": check_wait,
 }
 
 
@@ -87,3 +105,56 @@ def test_the_settings_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_the_page_names_every_file() -> None:
     files = [path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob("*") if path.is_file()]
     assert files and [name for name in files if f"({name})" not in PAGE] == []
+
+
+@pytest.mark.parametrize(("condition", "succeeds"), [("complete", True), ("failed", False)])
+def test_the_wait_for_the_check_returns_its_result(condition: str, succeeds: bool, tmp_path: Path) -> None:
+    assert len(WAIT) == 3
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CONDITION": condition}
+    process = subprocess.Popen(["bash", "-c", "\n".join(WAIT)], env=environ, start_new_session=True)
+    try:
+        assert (process.wait(PATIENCE) == 0) == succeeds
+    finally:
+        # The other one of the two waits on.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_job_fails_before_nobody_waits_for_it_any_more() -> None:
+    [job] = of_kind("Job")
+    deadline = job["spec"]["activeDeadlineSeconds"]
+    minutes = {int(found) for found in re.findall(r"--timeout=(\d+)m", "\n".join(WAIT))}
+    assert len(minutes) == 1 and min(minutes) * 60 > deadline
+
+
+def values() -> dict[str, set[str]]:
+    """Return every value that a key has in a unit, a manifest or the Compose file."""
+    found: dict[str, set[str]] = {}
+    for path in UNITS:
+        for key, texts in unit(path).items():
+            # Its workers and its dispatcher differ in the time to stop; the page says that of workers.
+            if "worker" in path.name:
+                found.setdefault(key, set()).update(texts)
+    workers = [each for each in manifests() if each["metadata"]["name"] != "delayq-dispatcher"]
+    for key, value in leaves([*workers, services()["worker"]]):
+        found.setdefault(key, set()).add(str(value))
+    return found
+
+
+def leaves(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each key whose value is neither a list nor a dict, with it."""
+    for each in value if isinstance(value, list) else [value]:
+        for key, inner in each.items() if isinstance(each, dict) else ():
+            if isinstance(inner, list | dict):
+                yield from leaves(inner)
+            else:
+                yield key, inner
+
+
+def test_every_value_that_the_page_names_is_that_of_the_files() -> None:
+    named = re.findall(r"`([A-Za-z_]+)(?:=|: )([\w-]+)`", PAGE)
+    assert len(named) >= 8
+    there = values()
+    assert [(key, value) for key, value in named if there.get(key) != {value}] == []

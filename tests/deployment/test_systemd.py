@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment.files import STOP, UNITS, judge, unit
+from tests.deployment.files import LEASE, STOP, UNITS, judge, unit
 
 
 @pytest.fixture
@@ -39,6 +39,16 @@ def test_systemd_waits_until_the_process_serves_and_restarts_it(path: Path) -> N
     assert found["Type"] == ["notify"] and found["Restart"] == ["always"] and found["StartLimitIntervalSec"] == ["0"]
     # The processes of --processes do not report to systemd.
     assert "--processes" not in found["ExecStart"][0]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_aborts_what_hangs_and_its_stacks_are_printed(path: Path) -> None:
+    found = unit(path)
+    # It reports after half of the time. So one that cannot for a lease is aborted, and not earlier.
+    assert found["WatchdogSec"] == [str(2 * LEASE)]
+    assert "PYTHONFAULTHANDLER=1" in found["Environment"]
+    # What jobs have started gets no signal until the time is over.
+    assert (found["KillMode"], found["KillSignal"]) == (["mixed"], ["SIGTERM"])
 
 
 def test_a_worker_has_the_time_that_its_jobs_have_and_ten_seconds() -> None:

@@ -162,7 +162,8 @@ class ProcessRunner:
             wait = backoff(self._failures, first=_FIRST_WAIT, longest=_LONGEST_WAIT)
             logger.error(
                 "A process for tasks ended before it was ready, or took longer than %.0f s to start. "
-                "The next one starts in %.0f s.",
+                "If manage.py runs its command when it is imported, put the call under "
+                '`if __name__ == "__main__":`. The next process starts in %.0f s.',
                 START_TIMEOUT,
                 wait,
             )

@@ -1,9 +1,16 @@
-"""Alert rules: each one fires when it should, and none does while all is well. Prometheus itself evaluates them."""
+"""Alert rules and the queries of scalers, evaluated by Prometheus itself.
+
+Each alert fires when it should, and none does while all is well.
+A query returns one number, however many processes export it.
+"""
 
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
+import yaml
 
 from tests.testing_helpers.docs.pages import shown
 
@@ -82,6 +89,29 @@ def test_the_workers_of_some_queues_are_those_that_their_slots_need(programs: tu
         # Two processes tell of the same queue.
         "promql_expr_test": [
             {"expr": WORKERS_OF_QUEUES, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 3}]}
+        ],
+    }
+    evaluate([case], programs, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["keda.yml", "prometheus-adapter.yml"])
+def test_a_scaler_gets_one_number_from_two_dispatchers(name: str, programs: tuple[str, str], tmp_path: Path) -> None:
+    file = yaml.safe_load((RULES.parent / name).read_text())
+    if name == "keda.yml":
+        query = file["spec"]["triggers"][0]["metadata"]["query"]
+    else:
+        [rule] = file["externalRules"]
+        # The adapter fills in its template so.
+        query = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
+        query = query.replace("<<.LabelMatchers>>", 'namespace="shop"')
+    series = [f'delayq_workers_needed{{job="shop",namespace="shop",instance="{each}"}}' for each in "ab"]
+    case = {
+        "interval": "1m",
+        # Then both are lost: Prometheus has no number, which is not 0.
+        "input_series": [{"series": each, "values": "3x2 stale"} for each in series],
+        "promql_expr_test": [
+            {"expr": query, "eval_time": "1m", "exp_samples": [{"labels": "{}", "value": 3}]},
+            {"expr": query, "eval_time": "4m", "exp_samples": []},
         ],
     }
     evaluate([case], programs, tmp_path)

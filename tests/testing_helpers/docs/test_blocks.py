@@ -40,7 +40,7 @@ DIRECTIVES = {"{toctree}", "{include}", "{eval-rst}", "{note}", "{warning}"}
 #: Files that have tests of their own; a page may show a part of one.
 FILES = [path.read_text() for path in (DOCS / "deployment").rglob("*") if path.is_file()]
 #: Programs of other projects. The tests of docs/deployment/ run those that can run here.
-FOREIGN = {"docker", "git", "kubectl", "promtool", "redis-cli", "rm", "sudo", "systemctl", "systemd-analyze"}
+FOREIGN = {"docker", "git", "kubectl", "promtool", "redis-cli", "rm", "sudo", "systemctl", "systemd-analyze", "wait"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 EXTRA_MODULES = {re.split(r"[^\w-]", each)[0] for extra in EXTRAS.values() for each in extra}
 CONSOLE = [

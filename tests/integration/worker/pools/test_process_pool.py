@@ -11,6 +11,17 @@ from django_delayq.job.retry import RetryPolicy
 from tests.sample_app import tasks
 from tests.sample_app.misbehaving import by_rules
 from tests.subprocesses import Processes
+from tests.warm_process import ROOT
+
+#: A manage.py that starts a worker in each process that imports it. Its second start fails at once.
+UNGUARDED = """\
+from pathlib import Path
+
+from django.core.management import execute_from_command_line
+
+Path(__file__).with_name("started").touch(exist_ok=False)
+execute_from_command_line(["manage.py", "run_worker", "--pool=processes", "--concurrency=1"])
+"""
 
 
 def pids(processes: Processes) -> list[int]:
@@ -49,6 +60,17 @@ def test_a_child_is_replaced_when_it_has_grown(processes: Processes) -> None:
     processes.worker("--pool=processes", "--concurrency=1", "--max-memory=1")
     processes.until_gone(jobs)
     assert len(set(pids(processes))) == 3
+
+
+def test_a_manage_py_that_runs_its_command_when_it_is_imported_is_told_the_cure(
+    processes: Processes, tmp_path: Path
+) -> None:
+    tasks.record.enqueue(1)
+    script = tmp_path / "manage.py"
+    script.write_text(UNGUARDED)
+    program = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+    worker = processes.start_program(program, cwd=ROOT)
+    processes.until(lambda: 'put the call under `if __name__ == "__main__":`' in worker.output, what="the cure")
 
 
 @pytest.mark.parametrize("how", ["exit", "kill", "segfault"])
