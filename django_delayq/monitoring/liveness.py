@@ -10,10 +10,9 @@ from typing import NamedTuple
 from django_delayq.clock import SECOND_US
 from django_delayq.display.text import printable
 from django_delayq.exceptions import see
+from django_delayq.monitoring.store_view import StoreView
 from django_delayq.store.client.reading import Reading
 from django_delayq.store.promotion import Promotion
-from django_delayq.store.queries.shard_reads import ShardReads
-from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.store.store import Store
 
 #: What is late by less may be a process that restarts.
@@ -61,28 +60,25 @@ def check_liveness(store: Store) -> Liveness:
 
     Raises `StoreError` if none answers.
     """
-    late_us, reads = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us), store.reads(partial=True)
-    snapshot = store.snapshot(facts=True, reads=reads)
+    late_us, view = max(_SHORTEST_US, 2 * store.config.dispatcher.sweep_us), StoreView(store)
+    view.load_snapshot(facts=True)
     return Liveness(
-        missing=[*map(str, reads.missing)],
-        dispatch=[*_no_process(store, snapshot), *_dispatch(store, snapshot, reads, late_us)],
-        unserved=[*_unserved(store, snapshot, late_us)],
-        projects=[*_several_projects(store, snapshot)],
-        warnings=[
-            *_unreadable(snapshot),
-            *_busy(store, snapshot, late_us),
-        ],
+        missing=[*map(str, view.reads.missing)],
+        dispatch=[*_no_process(view), *_dispatch(view, late_us)],
+        unserved=[*_unserved(view, late_us)],
+        projects=[*_several_projects(view)],
+        warnings=[*_unreadable(view), *_busy(view, late_us)],
     )
 
 
-def _no_process(store: Store, snapshot: Snapshot) -> Iterator[str]:
-    if not snapshot.alive(lease_us=store.config.worker.lease_us):
+def _no_process(view: StoreView) -> Iterator[str]:
+    if not view.alive:
         yield f"No dispatcher and no worker is running: start run_dispatcher and run_worker. {_SEE}"
 
 
-def _several_projects(store: Store, snapshot: Snapshot) -> Iterator[str]:
+def _several_projects(view: StoreView) -> Iterator[str]:
     projects: list[_Project] = []
-    for process in snapshot.alive(lease_us=store.config.worker.lease_us):
+    for process in view.alive:
         keys = frozenset(process.project_keys)
         # During a rotation of keys, two processes may have none in common, and each has one in common with a third.
         same = [each for each in projects if each.keys & keys]
@@ -91,22 +87,27 @@ def _several_projects(store: Store, snapshot: Snapshot) -> Iterator[str]:
             merged = _Project(keys.union(*(each.keys for each in same)), example)
             projects = [*(each for each in projects if each not in same), merged]
     if len(projects) > 1:
-        listed = ", ".join(sorted(printable(each.example) for each in projects)[:_MOST_PROJECTS])
+        prefix, listed = (
+            view.store.config.prefix,
+            ", ".join(sorted(printable(each.example) for each in projects)[:_MOST_PROJECTS]),
+        )
         yield (
-            f"Processes with different SECRET_KEYs use the prefix {store.config.prefix!r} on this Redis ({listed}). "
+            f"Processes with different SECRET_KEYs use the prefix {prefix!r} on this Redis ({listed}). "
             f"Each may run jobs of the others: give each project a PREFIX of its own. "
             f"{see('troubleshooting#two-projects-share-a-prefix')}"
         )
 
 
-def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int) -> Iterator[str]:
+def _dispatch(view: StoreView, late_us: int) -> Iterator[str]:
+    store, now_us = view.store, view.now_us
+
     def of_shard(shard: int) -> Reading[tuple[int | None, int | None]]:
         promoted_us = yield from Promotion(store.shards[shard]).next_promotion()
         planting_us = yield from store.schedules(shard).read_next_planting()
         return promoted_us, planting_us
 
-    for shard, (promoted_us, planting_us) in reads.read(of_shard).items():
-        place, now_us = f" in {store.shards[shard].label}" if store.shard_count > 1 else "", snapshot.now_us
+    for shard, (promoted_us, planting_us) in view.reads.read(of_shard).items():
+        place = f" in {store.shards[shard].label}" if store.shard_count > 1 else ""
         if promoted_us is not None and now_us - promoted_us > late_us:
             yield f"Nobody has promoted jobs{place} for {_seconds(now_us - promoted_us)}: start run_dispatcher. {_SEE}"
         if planting_us is not None and now_us - planting_us > late_us:
@@ -114,42 +115,41 @@ def _dispatch(store: Store, snapshot: Snapshot, reads: ShardReads, late_us: int)
             yield f"A recurring schedule{place} has had no new job for {late}: start run_dispatcher. {_SEE}"
 
 
-def _unserved(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
-    for name, oldest_us, is_served in _waiting(store, snapshot, late_us):
+def _unserved(view: StoreView, late_us: int) -> Iterator[str]:
+    for name, oldest_us, is_served in _waiting(view, late_us):
         if not is_served:
-            waited = _seconds(snapshot.now_us - oldest_us)
+            waited = _seconds(view.now_us - oldest_us)
             yield (
                 f"Jobs of the queue {printable(name)} wait for {waited}, and no worker serves it: start run_worker. "
                 f"{_SEE}"
             )
 
 
-def _busy(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[str]:
-    for name, oldest_us, is_served in _waiting(store, snapshot, late_us):
+def _busy(view: StoreView, late_us: int) -> Iterator[str]:
+    for name, oldest_us, is_served in _waiting(view, late_us):
         if is_served:
-            waited = _seconds(snapshot.now_us - oldest_us)
+            waited = _seconds(view.now_us - oldest_us)
             yield (
                 f"Jobs of the queue {printable(name)} wait for {waited}: its workers are busy. Start more of them. "
                 f"{see('troubleshooting#jobs-start-late')}"
             )
 
 
-def _unreadable(snapshot: Snapshot) -> Iterator[str]:
+def _unreadable(view: StoreView) -> Iterator[str]:
     # Not counted if a shard has many schedules. `delayq_check` without --alive reads them all.
-    if snapshot.unreadable_schedules:
+    if number := view.snapshot.unreadable_schedules:
         yield (
-            f"{snapshot.unreadable_schedules} recurring schedules have no next job, because the dispatcher cannot read "
+            f"{number} recurring schedules have no next job, because the dispatcher cannot read "
             f"them: see delayq_schedules --state unreadable."
         )
 
 
-def _waiting(store: Store, snapshot: Snapshot, late_us: int) -> Iterator[tuple[str, int, bool]]:
+def _waiting(view: StoreView, late_us: int) -> Iterator[tuple[str, int, bool]]:
     """Yield each queue whose next job is late, since when, and whether a living worker serves it."""
-    alive = snapshot.alive(lease_us=store.config.worker.lease_us)
-    for name, queue in snapshot.queues.items():
+    for name, queue in view.snapshot.queues.items():
         oldest_us = queue.oldest_ready_us
-        if oldest_us is not None and not queue.paused and snapshot.now_us - oldest_us > late_us:
-            yield name, oldest_us, any(process.serves(name) for process in alive)
+        if oldest_us is not None and not queue.paused and view.now_us - oldest_us > late_us:
+            yield name, oldest_us, bool(view.workers_of(name))
 
 
 def _seconds(us: int) -> str:
