@@ -9,7 +9,7 @@ import pytest
 
 from tests.mutation import MUTATIONS
 from tests.mutation.core import at
-from tests.testing_helpers.docs.pages import run, shown
+from tests.testing_helpers.docs.pages import runs, shown
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "django_delayq"
@@ -20,7 +20,7 @@ PAGES = {
 }
 #: A path from the root of the repository. One with <…> is an example.
 PATH = re.compile(r"`((?:django_delayq|tests|docs|benchmarks|example_project|\.ci)/[\w./-]*)`")
-LAYERS = run(re.findall(r"```text\n(.*?)```", ARCHITECTURE, re.DOTALL))
+LAYERS = re.findall(r"```text\n(.*?)```", ARCHITECTURE, re.DOTALL)
 PLANTED = shown("CONTRIBUTING.md", "python")
 SITE = re.compile(r"https://django-delayq\.readthedocs\.io/en/stable/([\w./-]+\.html)(?:#([\w-]+))?")
 ANCHOR = re.compile(r"\]\(([\w./-]*\.md|)#([\w-]+)\)")
@@ -121,6 +121,7 @@ def test_every_command_of_the_page_for_contributors_names_what_exists() -> None:
     assert planted and set(planted) <= {bug.name for bug in MUTATIONS}
 
 
+@runs(PLANTED)
 def test_the_planted_bug_that_the_page_shows_is_one_of_them() -> None:
     [(bug, tests)] = eval(f"{{{PLANTED}}}", {"at": at}).items()
     assert MUTATIONS[bug] == tests
@@ -139,6 +140,7 @@ def test_every_script_is_described() -> None:
     assert set(re.findall(r"`(\w+\.lua)`", tables)) == scripts
 
 
+@runs(LAYERS)
 def test_the_layers_are_those_of_the_contracts() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
