@@ -7,6 +7,7 @@ from argparse import SUPPRESS
 from pathlib import Path
 
 import pytest
+from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from django_delayq.management.commands import delayq_check, run_worker
@@ -85,6 +86,13 @@ def test_the_command_table_names_every_option_of_a_command():
         name = command.__name__.rpartition(".")[2]
         rows = "\n".join(line for line in table.splitlines() if line.startswith(f"| `{name}"))
         assert options(command.Command()) - django == set(re.findall(r"--[a-z][a-z-]*", rows))
+
+
+def test_the_command_table_names_options_that_exist():
+    for row in README.split("## Commands")[1].split("\n## ")[0].splitlines():
+        if named := re.match(r"\| `(\w+)", row):
+            command = load_command_class("django_delayq", named[1])
+            assert set(re.findall(r"--[a-z][a-z-]*", row)) <= options(command), row
 
 
 def test_the_command_table_names_every_command():

@@ -55,6 +55,13 @@ def blocks_in(text: str) -> list[tuple[str, str]]:
     return [(token.info.strip() if token.type == "fence" else "indented", token.content) for token in found]
 
 
+@cache
+def inline_code(name: str) -> list[str]:
+    """Return the code inside the sentences, headings and tables of a page."""
+    found = [child for token in tokens(PAGES[name]) for child in token.children or ()]
+    return sorted({child.content for child in found if child.type == "code_inline"})
+
+
 def runs(*texts: str | Iterable[str]) -> Callable[[_Test], _Test]:
     """Tell which blocks a test runs, or compares with what the code prints. Without the test nothing runs them."""
 

@@ -12,7 +12,7 @@ from django.core.management import get_commands, load_command_class
 from django.core.management.base import CommandError, CommandParser
 
 from tests.mutation import MUTATIONS
-from tests.testing_helpers.docs.pages import PAGES, ROOT, blocks, tokens
+from tests.testing_helpers.docs.pages import PAGES, ROOT, blocks, inline_code
 
 #: Programs of other projects. The tests of docs/deployment/ run those that can run here.
 FOREIGN = {
@@ -67,16 +67,6 @@ CONSOLE = [
     if line.startswith("$ ")
     for command in commands(line.removeprefix("$ "))
 ]
-#: Code inside sentences and tables.
-INLINE = sorted(
-    {
-        (page, child.content)
-        for page, text in PAGES.items()
-        for token in tokens(text)
-        for child in token.children or ()
-        if child.type == "code_inline"
-    }
-)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +78,8 @@ def test_every_command_exists_with_its_options(page: str, command: list[str]) ->
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_inside_a_sentence_exists_with_its_options(page: str) -> None:
-    for name, code in INLINE:
-        if name == page:
-            check_inline(code)
+    for code in inline_code(page):
+        check_inline(code)
 
 
 def check_inline(code: str) -> None:
