@@ -27,6 +27,7 @@ FOREIGN = {
     "rm",
     "systemctl",
     "systemd-analyze",
+    "wait",
 }
 #: Options of other programs that sentences name.
 OTHER_OPTIONS = {
