@@ -13,7 +13,8 @@ from django_delayq.job.ending import ENDED
 from django_delayq.job.job import State
 from tests.mutation import MUTATIONS
 from tests.mutation.core import at
-from tests.testing_helpers.docs.pages import run, shown
+from tests.testing_helpers.docs.pages import PAGES as ALL_PAGES
+from tests.testing_helpers.docs.pages import runs, shown, tokens
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "django_delayq"
@@ -25,11 +26,19 @@ PAGES = {
 }
 #: A path from the root of the repository. One with <…> is an example.
 PATH = re.compile(r"`((?:django_delayq|tests|docs|benchmarks|example_project|\.ci)/[\w./-]*)`")
-LAYERS = run(re.findall(r"```text\n(.*?)```", ARCHITECTURE, re.DOTALL))
+LAYERS = re.findall(r"```text\n(.*?)```", ARCHITECTURE, re.DOTALL)
 PLANTED = shown("CONTRIBUTING.md", "python")
-SITE = re.compile(r"https://django-delayq\.readthedocs\.io/en/stable/([\w./-]+\.html)(?:#([\w-]+))?")
-ANCHOR = re.compile(r"\]\(([\w./-]*\.md|)#([\w-]+)\)")
-LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
+#: Texts of the repository that name pages or files by an address.
+ADDRESSES = [
+    *(ROOT / page for page in ALL_PAGES),
+    *(path for path in (ROOT / "docs" / "deployment").rglob("*") if path.is_file()),
+    *(path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".html", ".js"}),
+    ROOT / "pyproject.toml",
+]
+SITE = "https://django-delayq.readthedocs.io/"
+SOURCE = "https://github.com/django-delayq/django-delayq"
+#: Pages of the site of the source that are no files.
+SOURCE_PAGES = {"", "/issues"}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -39,27 +48,67 @@ def test_every_path_a_page_names_exists(page: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")], ids=lambda page: page.name)
-def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
-    assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_every_link_of_a_page_leads_to_a_file_and_its_heading(page: str) -> None:
+    assert [link for link in links(ALL_PAGES[page]) if not leads((ROOT / page).parent, ROOT / page, link)] == []
 
 
-def test_every_address_of_the_site_leads_to_a_page_and_its_heading() -> None:
-    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
-    texts += [path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".html", ".js"}]
-    addresses = {address for path in texts for address in SITE.findall(path.read_text())}
-    assert len(addresses) > 30
-    for page, anchor in addresses:
-        source = ROOT / "docs" / page.replace(".html", ".md")
-        assert source.is_file(), page
-        assert not anchor or anchor in anchors(source), f"{page}#{anchor}"
+def links(text: str) -> list[str]:
+    """Return the addresses of the links and pictures of a page."""
+    inline = [child for token in tokens(text) for child in token.children or ()]
+    found = [
+        child.attrs.get("href", child.attrs.get("src")) for child in inline if child.type in {"link_open", "image"}
+    ]
+    return [str(address) for address in found]
 
 
-def test_every_anchor_of_a_link_is_a_heading() -> None:
-    for page in [ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]:
-        for link, anchor in ANCHOR.findall(page.read_text()):
-            target = (page.parent / link) if link else page
-            assert anchor in anchors(target), f"{page.relative_to(ROOT)}: {link}#{anchor}"
+def leads(folder: Path, page: Path, link: str) -> bool:
+    """Whether a link leads to what exists; one to another site does."""
+    path, _, anchor = link.partition("#")
+    if "://" in link or link.startswith("mailto:"):
+        return "://" not in link or is_address(link)
+    target = folder / path if path else page
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def is_address(address: str) -> bool:
+    """Whether an address of the site of the documentation, or of the source, leads to what exists."""
+    if address.startswith(SITE):
+        path, _, anchor = address.removeprefix(f"{SITE}en/stable/").partition("#")
+        source = ROOT / "docs" / (path.replace(".html", ".md") if path else "index.md")
+        shaped = address.startswith(f"{SITE}en/stable/") and (not path or path.endswith(".html"))
+        return shaped and source.is_file() and (not anchor or anchor in anchors(source))
+    if address == SOURCE or address.startswith(f"{SOURCE}/"):
+        path, _, anchor = address.removeprefix(SOURCE).partition("#")
+        if shape := re.fullmatch(r"/(?:blob|raw|tree)/main/(.+)", path):
+            target = ROOT / shape[1]
+            return target.exists() and (not anchor or anchor in anchors(target))
+        return path.rstrip("/") in SOURCE_PAGES
+    return True
+
+
+def test_every_address_of_the_project_leads_to_what_exists() -> None:
+    shape = re.compile(rf"(?:{re.escape(SITE)}|{re.escape(SOURCE)})[\w./#-]*")
+    found = [(path, address.rstrip(".")) for path in ADDRESSES for address in shape.findall(path.read_text())]
+    assert len(found) > 30
+    assert [(path, address) for path, address in found if not is_address(address)] == []
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "nosuch.md",
+        "#nosuch",
+        "docs/index.md#nosuch",
+        f"{SITE}en/latest/index.html",
+        f"{SITE}en/stable/nosuch.html",
+        f"{SITE}en/stable/index.html#nosuch",
+        f"{SOURCE}/blob/main/nosuch.py",
+        f"{SOURCE}/nosuch",
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
+    assert not leads(ROOT, ROOT / "README.md", link)
 
 
 def anchors(page: Path) -> set[str]:
@@ -126,6 +175,7 @@ def test_every_command_of_the_page_for_contributors_names_what_exists() -> None:
     assert planted and set(planted) <= {bug.name for bug in MUTATIONS}
 
 
+@runs(PLANTED)
 def test_the_planted_bug_that_the_page_shows_is_one_of_them() -> None:
     [(bug, tests)] = eval(f"{{{PLANTED}}}", {"at": at}).items()
     assert MUTATIONS[bug] == tests
@@ -165,6 +215,7 @@ def test_the_page_of_states_has_each_under_all_of_its_names() -> None:
         assert state not in ENDED or f"in *Finished*: {OUTCOMES[state].term}" in admin
 
 
+@runs(LAYERS)
 def test_the_layers_are_those_of_the_contracts() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]

@@ -7,29 +7,31 @@ from argparse import SUPPRESS
 from pathlib import Path
 
 import pytest
+from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
 from django_delayq.management.commands import delayq_check, run_worker
-from tests.testing_helpers.docs.pages import run
+from tests.testing_helpers.docs.pages import python, runs
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BENCHMARKS = (ROOT / "docs" / "reference" / "benchmarks.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 # `tests/testing_helpers` runs the tests it shows.
-PYTHON = run(text for language, text in BLOCKS if language == "python" and "def test_" not in text)
+PYTHON = [text for text in python("README.md") if "def test_" not in text]
 CONSOLE = [line[2:] for language, text in BLOCKS if language == "console" for line in text.splitlines()]
 
 
+@runs(PYTHON)
 def test_the_readmes_code_runs_as_it_stands(delayq_settings, tmp_path):
-    # The last one is the same settings for Django's own tasks; its page runs in a test of its own.
-    first, settings, tasks, use, _ = PYTHON
+    # The last one is the setting of Django's own tasks.
+    first, settings, tasks, use, backend = PYTHON
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "__init__.py").touch()
     (tmp_path / "shop" / "tasks.py").write_text(tasks)
     url = delayq_settings.DELAYQ["REDIS"]
     settings = settings.replace("redis://localhost:6379/0", url).replace('"django_delayq",', '"django_delayq", "shop",')
-    (tmp_path / "readme_settings.py").write_text(settings)
+    (tmp_path / "readme_settings.py").write_text(settings + backend)
     (tmp_path / "shop" / "tasks.py").write_text(tasks + first.replace("from django_delayq import delayed_task", ""))
     program = (
         f"import django; django.setup()\n{use}\n"
@@ -84,6 +86,13 @@ def test_the_command_table_names_every_option_of_a_command():
         name = command.__name__.rpartition(".")[2]
         rows = "\n".join(line for line in table.splitlines() if line.startswith(f"| `{name}"))
         assert options(command.Command()) - django == set(re.findall(r"--[a-z][a-z-]*", rows))
+
+
+def test_the_command_table_names_options_that_exist():
+    for row in README.split("## Commands")[1].split("\n## ")[0].splitlines():
+        if named := re.match(r"\| `(\w+)", row):
+            command = load_command_class("django_delayq", named[1])
+            assert set(re.findall(r"--[a-z][a-z-]*", row)) <= options(command), row
 
 
 def test_the_command_table_names_every_command():

@@ -17,7 +17,7 @@ from django.core.management import load_command_class
 from django_delayq.conf.settings import read_config
 from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, container, judge, manifests, of_kind, services, unit
 from tests.subprocesses import PATIENCE
-from tests.testing_helpers.docs.pages import PAGES, blocks, shown
+from tests.testing_helpers.docs.pages import PAGES, blocks, runs, shown
 
 NAME = "docs/deployment.md"
 PAGE = PAGES[NAME]
@@ -84,6 +84,7 @@ def test_the_page_has_no_code_that_nothing_checks() -> None:
     assert {block.language for block in BLOCKS} == {"console", "python", "yaml"}
 
 
+@runs(PROBE)
 def test_the_probe_by_a_command_is_valid(tmp_path: Path) -> None:
     probe = yaml.safe_load(PROBE)
     [worker] = [each for each in of_kind("Deployment") if each["metadata"]["name"] == "delayq-worker"]
@@ -93,6 +94,7 @@ def test_the_probe_by_a_command_is_valid(tmp_path: Path) -> None:
     judge("kubernetes-validate", "--strict", tmp_path / "worker.yaml", package="kubernetes-validate")
 
 
+@runs(SETTINGS)
 def test_the_settings_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "settings.py").write_text(SETTINGS)
     monkeypatch.setenv("REDIS_URL", "redis://localhost:6379/0")

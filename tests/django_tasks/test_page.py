@@ -9,13 +9,14 @@ from typing import Any
 
 from django_delayq.conf import settings as conf
 from tests.django_tasks.compat import NAME
-from tests.testing_helpers.docs.pages import run
+from tests.testing_helpers.docs.pages import PAGES, python, runs
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "tasks" / "django-tasks.md").read_text()
-BLOCKS = run(re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+PAGE = PAGES["docs/tasks/django-tasks.md"]
+BLOCKS = python("docs/tasks/django-tasks.md")
 
 
+@runs(BLOCKS)
 def test_the_code_of_the_page_runs_unchanged(delayq_settings: Any, tmp_path: Path) -> None:
     settings, tasks, use, options = BLOCKS
     url = delayq_settings.DELAYQ["REDIS"]

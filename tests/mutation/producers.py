@@ -284,7 +284,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "nobody learns that two projects have one prefix",
         "monitoring/liveness.py",
-        "    if len(projects) > 1:\n        listed",
+        "    if len(projects) > 1:\n        prefix",
         "    if False:\n        listed",
     ): ("tests/integration/first_mistakes/test_first_mistakes.py",),
     at(

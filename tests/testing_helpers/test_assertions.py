@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_delayq.exceptions import InvalidDelay, InvalidMoment
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.docs.pages import shown
+from tests.testing_helpers.docs.pages import runs, shown
 from tests.testing_helpers.tasks import charge, close_sale, pay, send_reminder
 
 NAME = "tests.testing_helpers.tasks.send_reminder"
@@ -113,6 +113,7 @@ def test_the_message_shows_the_nearest_job_and_its_mismatches(failure: Any) -> N
     )
 
 
+@runs(SHOWN)
 def test_the_page_shows_the_message_of_an_assertion(failure: Any) -> None:
     send_reminder.after(hours=1).enqueue(7)
     message = failure(send_reminder, args=[7], due_in=600)

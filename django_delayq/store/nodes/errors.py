@@ -187,9 +187,10 @@ def to_store_error(
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         # The library hides the reason of some errors in those behind them.
         cure = cure_of_connection(" ".join(str(cause) for cause in _causes(error)))
-        failure = "No connection to Redis is free" if message == POOL_EXHAUSTED else "Redis did not answer"
+        why = f"{message.rstrip('.')}; {cure}. {_SEE_NO_ANSWER}"
+        is_full = message == POOL_EXHAUSTED
         return StoreUnavailable(
-            f"{failure}{at}: {message.rstrip('.')}; {cure}. {_SEE_NO_ANSWER}",
+            f"No connection to Redis is free{at}: {why}" if is_full else f"Redis did not answer{at}: {why}",
             maybe_accepted=not was_not_run(error),
             slow=isinstance(error, redis_errors.TimeoutError),
         )

@@ -13,11 +13,11 @@ from django_delayq.monitoring import prometheus
 from tests.admin.jobs import HOSTILE, add, add_dead
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
-from tests.testing_helpers.docs.pages import PAGES, files_in
+from tests.testing_helpers.docs.pages import page, runs, shown
 
 VIEWS = ("metrics", "stats")
 #: A file of the page about monitoring.
-PERMISSIONS = files_in(PAGES["docs/running/monitoring.md"])["shop/permissions.py"]
+PERMISSIONS = page("running/monitoring.md")["shop/permissions.py"]
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -34,6 +34,7 @@ def test_who_may_see_the_pages_may_see_the_figures(
         assert getattr(visitor(kind), method)(address).status_code == 405
 
 
+@runs(shown("docs/running/monitoring.md", "python", "# shop/permissions.py"))
 def test_the_function_that_the_page_shows_decides(
     visitor: Callable[..., Client], stock: ShardApis, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

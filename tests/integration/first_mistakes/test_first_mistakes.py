@@ -9,9 +9,9 @@ from redis import Redis
 from django_delayq.exceptions import see
 from django_delayq.store.keys import Keys
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.integration.first_mistakes.conftest import Project
+from tests.integration.first_mistakes.conftest import PAGE_SETTINGS, Project
 from tests.subprocesses import until
-from tests.testing_helpers.docs.pages import shown
+from tests.testing_helpers.docs.pages import runs, shown
 
 ENQUEUE = "from shop.tasks import close_sale; close_sale.enqueue(42)"
 #: Nothing listens there.
@@ -28,7 +28,11 @@ class FirstTests(TestCase):
         self.assertEqual(close_sale.enqueue(42).state, "ready")
 """
 #: What the page shows of these tests.
-FIRST_ERRORS = shown("docs/troubleshooting.md", "text", "NoResult: ").splitlines()
+FIRST_ERRORS = shown("docs/troubleshooting.md", "text", "NoResult: ")
+#: Files of the page, which the project has.
+TASKS, TESTS, MOMENTS = (
+    shown("docs/troubleshooting.md", "python", f"# shop/{name}.py\n") for name in ("tasks", "tests", "moments")
+)
 
 
 def about(heading: str) -> str:
@@ -113,13 +117,14 @@ def test_a_task_of_an_app_that_is_not_installed(project: Project) -> None:
     assert about("a-task-is-unknown") in project.run("delayq_check")
 
 
+@runs(PAGE_SETTINGS, TASKS, TESTS, FIRST_ERRORS)
 def test_enqueueing_in_a_test_case(project: Project) -> None:
     (project.folder / "shop" / "test_first.py").write_text(FIRST_TEST)
     # The page's own tests pass: they use DelayQMixin.
     output = project.run("test", "shop", "--pattern", "test*.py", redis=NO_REDIS)
     assert "FAILED (failures=1, errors=1)" in output and "Ran 3 tests" in output
     said = re.sub(r"\bjob \S+ has", "job 01a2-0 has", output)
-    assert [line for line in FIRST_ERRORS if line not in said] == []
+    assert [line for line in FIRST_ERRORS.splitlines() if line not in said] == []
     [line] = [line for line in output.splitlines() if line.startswith("django_delayq.exceptions.NoResult")]
     assert "In a TestCase none commits: use DelayQMixin" in line and line.endswith(about("a-job-stays-unsent"))
 
@@ -133,6 +138,7 @@ def test_an_argument_that_is_not_json(project: Project) -> None:
     assert line.endswith(about("an-argument-is-not-json"))
 
 
+@runs(MOMENTS)
 def test_a_naive_datetime(project: Project) -> None:
     # The page's own moments are accepted.
     program = "from shop.moments import close_sale, datetime; close_sale.at(datetime.now()).enqueue(42)"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.testing_helpers.docs.pages import shown
+from tests.testing_helpers.docs.pages import runs, shown
 
 RULES = Path(__file__).parents[3] / "docs" / "deployment" / "alerts.yml"
 #: Series of a healthy store, by the minute.
@@ -78,6 +78,7 @@ def test_alerts_fire_when_they_should(programs: tuple[str, str], tmp_path: Path)
     evaluate(tests, programs, tmp_path)
 
 
+@runs(WORKERS_OF_QUEUES)
 def test_the_workers_of_some_queues_are_those_that_their_slots_need(programs: tuple[str, str], tmp_path: Path) -> None:
     slots = {("mail", "a"): 8, ("mail", "b"): 9, ("bulk", "a"): 8, ("other", "a"): 50}
     case = {

@@ -1,102 +1,74 @@
-"""Blocks: a test runs every fenced block of every page, so what people copy works."""
+"""Blocks: a test runs every block of code of every page, so what people copy works."""
 
 import ast
+import builtins
 import re
-import shlex
-import tomllib
-from collections.abc import Callable
+import symtable
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from django.core import management
-from django.core.management import get_commands, load_command_class
-from django.core.management.base import CommandError
 
-from tests.mutation import MUTATIONS
-from tests.testing_helpers.docs.pages import DOCS, PAGES, ROOT, RUN, Block, blocks, is_file
+from django_delayq import exceptions
+from tests.testing_helpers.docs.pages import DOCS, PAGES, ROOT, RUN, Block, blocks, blocks_in, is_file, tokens
 
 BLOCKS = blocks()
-#: Modules that run blocks, some of them when they are imported. `project` gathers the files of most pages.
-RUNNERS = (
-    "tests.architecture.test_docs",
-    "tests.architecture.test_readme",
-    "tests.deployment.test_page",
-    "tests.django_tasks.test_page",
-    "tests.integration.first_mistakes.conftest",
-    "tests.integration.first_mistakes.test_first_mistakes",
-    "tests.integration.monitoring.test_alerts",
-    "tests.integration.task.celery_beat.test_celery_beat",
-    "tests.testing_helpers.docs.test_logging",
-    "tests.testing_helpers.docs.test_middleware",
-    "tests.testing_helpers.docs.test_output",
-    "tests.testing_helpers.docs.test_snippets",
-    "tests.testing_helpers.test_assertions",
-    "tests.unit.worker.test_done_log",
-)
-#: Directives of the site. Sphinx builds them, and a wrong one is an error of the build.
-DIRECTIVES = {"{toctree}", "{include}", "{eval-rst}", "{note}", "{warning}"}
+#: Directives of the site -> the lines that they may have. Sphinx builds them, and a wrong one is an error of the build.
+DIRECTIVES = {
+    "{toctree}": r".*",
+    "{include}": r":(relative-docs|start-after|end-before): .*",
+    # No code: what the site takes from the docstrings.
+    "{eval-rst}": r"|\.\. (auto\w+|currentmodule):: [\w.]+(\(\))?|   :[\w-]+:.*",
+}
 #: Files that have tests of their own; a page may show a part of one.
 FILES = [path.read_text() for path in (DOCS / "deployment").rglob("*") if path.is_file()]
-#: Programs of other projects. The tests of docs/deployment/ run those that can run here.
-FOREIGN = {"docker", "git", "kubectl", "promtool", "redis-cli", "rm", "sudo", "systemctl", "systemd-analyze", "wait"}
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-EXTRA_MODULES = {re.split(r"[^\w-]", each)[0] for extra in EXTRAS.values() for each in extra}
-CONSOLE = [
-    (block.page, line.removeprefix("$ "))
-    for block in BLOCKS
-    if block.language == "console"
-    for line in block.text.replace("\\\n", " ").splitlines()
-    if line.startswith("$ ")
-]
-#: Commands inside sentences and tables. One with a word in capitals, or with …, is a pattern.
-INLINE = [
-    (page, command)
-    for page, text in PAGES.items()
-    for command in re.findall(r"`(?:python )?manage\.py ([^`]+)`", " ".join(text.split()))
-    if not re.search(r"…|\b[A-Z]{2,}\b", command)
-]
+#: What stands before a message: the class of an error, or what Django prints.
+KIND = re.compile(rf"(?:{'|'.join(name for name in vars(exceptions) if name[0].isupper())}|CommandError|Warning): ")
+#: Where the code places a value in a text.
+PLACEHOLDER = r"%(?:\(\w+\))?[-+0-9.]*[rsdif]|\{\w*\}"
+#: What a command prints after a question, and what the reader types.
+ANSWERED = re.compile(r" \[y/N\] y$")
 
 
 @pytest.fixture(scope="module")
 def run() -> set[str]:
-    """The texts of all blocks that tests run."""
-    for name in RUNNERS:
-        import_module(name)
-    migrating = import_module("tests.testing_helpers.docs.test_projects")
-    migrating.project()
-    for section in migrating.SECTIONS:
-        # Code of other systems is compiled.
-        migrating.migrating_page(section, "Before")
-        migrating.recurring_jobs(section, "Before")
+    """The texts of all blocks that tests run: those of each test with the decorator `runs`."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if re.search(r"^@runs", path.read_text(), re.MULTILINE):
+            import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return RUN
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)), ids=lambda number: f"{BLOCKS[number].page}-{number}")
-def test_a_test_runs_each_block(number: int, run: set[str]) -> None:
-    block = BLOCKS[number]
-    if block.language.split(" ")[0] in DIRECTIVES:
-        assert "code-block" not in block.text and "sourcecode" not in block.text
-    elif block.language == "console":
-        # The next test runs each of its lines.
-        assert any(line.startswith("$ ") for line in block.text.splitlines())
-    else:
-        assert is_run(block, run), f"No test runs this block of {block.page}; pages.py says how one does:\n{block.text}"
+def test_a_test_runs_each_block(run: set[str]) -> None:
+    assert BLOCKS
+    left = [block for block in BLOCKS if not is_run(block, run)]
+    assert left == [], "No test runs these blocks; one that does has the decorator `runs`."
 
 
 def is_run(block: Block, run: set[str]) -> bool:
     """Whether a test runs the block, or tests the file of which it is a part."""
+    directive, _, argument = block.language.partition(" ")
+    if directive in DIRECTIVES:
+        is_page = directive != "{include}" or (ROOT / block.page).parent.joinpath(argument).resolve().is_file()
+        return is_page and all(re.fullmatch(DIRECTIVES[directive], line) for line in block.text.splitlines())
     if block.text in run:
         return True
+    if block.language == "console":
+        # test_commands.py checks each command.
+        lines = block.text.replace("\\\n", " ").splitlines()
+        return lines[0].startswith("$ ") and all(line.startswith("$ ") or is_message(line) for line in lines)
     if block.language == "text":
         return all(is_message(line) for line in block.text.splitlines())
-    return block.language not in {"python", "pycon"} and any(block.text in text for text in FILES)
+    return block.language in {"yaml", "ini", "json"} and any(block.text in text for text in FILES)
 
 
 def is_message(line: str) -> bool:
     """Whether a line is a message that the package can print, or one of Django about its commands."""
-    return not line.startswith("$ ") and any(template.search(line) for template in templates())
+    text = ANSWERED.sub("", KIND.sub("", line, count=1))
+    return not line.startswith("$ ") and any(template.fullmatch(text) for template in templates())
 
 
 @cache
@@ -104,135 +76,132 @@ def templates() -> list[re.Pattern[str]]:
     """Return a pattern for each text of the code with several words, and at least twelve letters of its own."""
     files = [*(ROOT / "django_delayq").rglob("*.py"), Path(management.__file__)]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
-    found = []
-    for node in nodes:
-        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-        texts = [
-            part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else None for part in parts
-        ]
-        own = "".join(text for text in texts if text)
-        if " " in own and len(re.findall(r"[A-Za-z]", own)) >= 12:
-            placed = (re.sub(r"%[rsd.\df]+", ".+?", re.escape(text)) if text else ".+?" for text in texts)
-            # A page may leave out the end: the period, and the address that follows it.
-            found.append(re.compile(re.sub(r"(?:\.\+\?|\\[ .])+$", "", "".join(placed))))
-    return found
+    return [template for node in nodes if (template := _template(_pieces(node)))]
+
+
+def _pieces(node: ast.AST) -> list[str]:
+    """Return the text of a node of the code, in parts; "" stands for a value."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "%s" for part in parts]
+    pieces = re.split(rf"({PLACEHOLDER}|[.;:](?= ))", "".join(texts))
+    return ["" if re.fullmatch(PLACEHOLDER, piece) else piece for piece in pieces if piece]
+
+
+def _template(pieces: list[str]) -> re.Pattern[str] | None:
+    own, pattern, ends = "", "", 0
+    for piece in pieces:
+        if _is_own(own):
+            # A page may leave out the rest.
+            pattern, ends = f"{pattern}(?:", ends + 1
+        own += piece
+        pattern += re.escape(piece) if piece else ".*?"
+    return re.compile(f"{pattern}{ends * ')?'}\\.?", re.DOTALL) if _is_own(own) else None
+
+
+def _is_own(text: str) -> bool:
+    return " " in text.strip() and len(re.findall(r"[A-Za-z]", text)) >= 12
 
 
 def test_a_message_that_the_code_does_not_have_is_found() -> None:
-    assert is_message("DELAYQ has the unknown key 'REDSI' (did you mean 'REDIS'?).")
-    assert is_message("Unknown command: 'run_worker'")
-    assert not is_message("DELAYQ had the unknown key 'REDSI'.")
-    assert not is_message("Everything is well.")
-    assert not is_message("sum(delayq_queue_slots_needed)")
-    assert not is_message("$ python manage.py run_worker")
+    lines = [
+        ("DELAYQ has the unknown key 'REDSI' (did you mean 'REDIS'?).", True),
+        ("Unknown command: 'run_worker'", True),
+        ("DELAYQ had the unknown key 'REDSI'.", False),
+        ("Everything is well.", False),
+        ("django_delayq eats kittens", False),
+        ("CommandError: anything", False),
+        ("sum(delayq_queue_slots_needed)", False),
+        ("$ python manage.py run_worker", False),
+    ]
+    # One test: each process that checks a message reads all code.
+    assert [line for line, known in lines if is_message(line) != known] == []
 
 
-def test_no_page_shows_code_that_is_not_fenced() -> None:
-    for page, text in PAGES.items():
-        prose = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)
-        assert not re.search(r"^(?![ \d*-])[^\n]*\n\n {4}\S", prose, re.MULTILINE), page
-        assert "<pre>" not in prose and "<code>" not in prose, page
+def other_forms(text: str) -> Iterator[str]:
+    """Yield what a page shows as code in another form than a fence of backticks, and its HTML."""
+    for token in tokens(text):
+        if token.type == "code_block" or (token.type == "fence" and not token.markup.startswith("`")):
+            yield token.content
+        if token.type == "html_block" and not re.fullmatch(r"<!--(?:(?!-->).)*-->\s*", token.content, re.DOTALL):
+            yield token.content
+        if token.type == "inline":
+            # MyST reads a fence of colons as code too; the site leaves "%" out.
+            yield from re.findall(r"^:::.*", token.content, re.MULTILINE)
+            yield from (
+                child.content
+                for child in token.children or ()
+                if child.type == "html_inline" and child.content not in {"<sup>", "</sup>"}
+            )
 
 
-def test_a_block_that_nobody_runs_is_found(run: set[str]) -> None:
-    for language in ("python", "pycon", "text", "json", "yaml", "ini", ""):
-        assert not is_run(Block("docs/index.md", language, "print(1)\n"), run)
-    assert is_file("# shop/tasks.py\nprint(1)\n") and not is_file("# settings.py\nDELAYQ = {}\n")
-
-
-@pytest.mark.parametrize(("page", "line"), CONSOLE)
-def test_every_command_exists_with_its_options(page: str, line: str) -> None:
-    check(shlex.split(line, comments=True))
-
-
-@pytest.mark.parametrize(("page", "command"), INLINE)
-def test_every_command_inside_a_sentence_exists_with_its_options(page: str, command: str) -> None:
-    manage(shlex.split(command.split(" | ")[0]))
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_shows_code_in_another_form(page: str) -> None:
+    assert list(other_forms(PAGES[page])) == []
 
 
 @pytest.mark.parametrize(
-    "line",
+    "text",
     [
-        "python manage.py run_wroker",
-        "python manage.py run_worker --concurency 3",
-        "python manage.py delayq_acl janitor --user x --nonsense",
-        "pip install 'django-delayq[metrics]'",
-        "pip install django-delay",
-        "make everything",
-        ".venv/bin/python -m pytest tests/unit/test_nothing.py",
-        ".venv/bin/python -m tests.mutation nothing",
-        "curl http://example.com",
+        "Text:\n\n    print(1)\n",
+        "1 line\n\n    print(1)\n",
+        "- a list\n\n      print(1)\n",
+        "Text:\n\n\tprint(1)\n",
+        "~~~python\nprint(1)\n~~~\n",
+        ":::python\nprint(1)\n:::\n",
+        "Text\n:::{code-block} python\nprint(1)\n:::\n",
+        "> :::python\n> print(1)\n> :::\n",
+        "<pre>print(1)</pre>\n",
+        "<!-- a comment --> <pre>print(1)</pre>\n",
+        "Text with <code>print(1)</code>\n",
     ],
 )
-def test_a_wrong_command_is_found(line: str) -> None:
-    with pytest.raises((AssertionError, CommandError, SystemExit)):
-        check(shlex.split(line))
+def test_code_in_another_form_is_found(text: str) -> None:
+    assert list(other_forms(text))
 
 
-def check(words: list[str]) -> None:
-    """Fail if a command of a page does not exist."""
-    program = words[0].removeprefix(".venv/bin/").removeprefix(".venv-demo/bin/")
-    if program not in FOREIGN:
-        assert program in CHECKS, program
-        CHECKS[program](words[1:])
+def test_a_block_that_nobody_runs_is_found(run: set[str]) -> None:
+    texts = [
+        *(f"```{language}\nprint(1)\n```\n" for language in ("python", "py", "pycon", "text", "json", "console", "")),
+        "> ```python\n> print(1)\n> ```\n",
+        "- a list\n\n  ```python\n  print(1)\n  ```\n",
+        "````{note}\n```python\nprint(1)\n```\n````\n",
+        "```{code-block} python\nprint(1)\n```\n",
+        "```{eval-rst}\n.. code:: python\n\n   print(1)\n```\n",
+        "```{eval-rst}\nText::\n\n   print(1)\n```\n",
+        "```{include} ../README.md\n:literal:\n```\n",
+    ]
+    found = [Block("docs/index.md", *block) for text in texts for block in blocks_in(text)]
+    assert len(found) == len(texts) and [block for block in found if is_run(block, run)] == []
 
 
-def manage(words: list[str]) -> None:
-    """Check a management command and its options."""
-    assert words[0] in get_commands(), words[0]
-    command = load_command_class(get_commands()[words[0]], words[0])
-    # An unknown option raises.
-    command.create_parser("manage.py", words[0]).parse_args(words[1:])
+def test_the_first_line_of_a_file_is_its_path() -> None:
+    assert is_file("# shop/tasks.py\nprint(1)\n") and not is_file("# settings.py\nDELAYQ = {}\n")
 
 
-def python(words: list[str]) -> None:
-    """Check a script, or a module of this repository."""
-    if words[0] == "manage.py":
-        return manage(words[1:])
-    if words[0] != "-m":
-        assert (ROOT / words[0]).is_file()
-        return None
-    module, *rest = words[1:]
-    if module == "tests.mutation":
-        assert rest[0] in {bug.name for bug in MUTATIONS}
-    elif module == "pytest":
-        assert all((ROOT / path).exists() for path in rest if path.startswith("tests/"))
-    elif module not in {"venv", *EXTRA_MODULES}:
-        assert any((ROOT / Path(*module.split("."))).with_suffix(end).exists() for end in ("", ".py"))
-    return None
+@pytest.mark.parametrize(
+    "block",
+    [block for block in BLOCKS if block.language == "python" and is_file(block.text)],
+    ids=lambda each: each.page,
+)
+def test_every_name_in_a_file_is_defined(block: Block) -> None:
+    assert undefined(block.text) == set()
 
 
-def bash(words: list[str]) -> None:
-    """Check a script of this repository."""
-    assert (ROOT / words[0]).is_file()
+def test_a_name_that_is_not_defined_is_found() -> None:
+    assert undefined("import os\n\ndef f(a):\n    return os, len(a), b\n\nclass C:\n    x: D\n") == {"b", "D"}
 
 
-def pip(words: list[str]) -> None:
-    """Check what is installed: this package, with extras that exist."""
-    assert words[0] == "install"
-    for word in words[1:]:
-        if not word.startswith("-"):
-            assert (shape := re.fullmatch(r"(?:django-delayq|\.)(?:\[([\w,]+)\])?", word)), word
-            assert set((shape[1] or "").split(",")) <= {*EXTRAS, ""}
-
-
-def make(words: list[str]) -> None:
-    """Check the targets."""
-    rules = re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {word for word in words if "=" not in word} <= {target for rule in rules for target in rule.split()}
-
-
-def tool(_words: list[str]) -> None:
-    """A tool of the extra `dev`."""
-
-
-CHECKS: dict[str, Callable[[list[str]], None]] = {
-    "bash": bash,
-    "python": python,
-    "python3": python,
-    "pip": pip,
-    "make": make,
-    "ruff": tool,
-    "mypy": tool,
-    "lint-imports": tool,
-}
+def undefined(source: str) -> set[str]:
+    """Return the names that a module uses, and that neither it nor Python defines."""
+    module = symtable.symtable(source, "", "exec")
+    own = {each.get_name() for each in module.get_symbols() if each.is_assigned() or each.is_imported()}
+    tables, used = [module], set()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        used |= {
+            each.get_name()
+            for each in table.get_symbols()
+            if each.is_referenced() and (table is module or each.is_global())
+        }
+    return used - own - set(dir(builtins)) - {"__name__", "__file__"}

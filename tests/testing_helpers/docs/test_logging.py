@@ -9,14 +9,15 @@ from django.dispatch import Signal
 from django_delayq import signals
 from django_delayq.testing import DelayQ
 from tests.testing_helpers import tasks
-from tests.testing_helpers.docs.pages import ROOT, files_in, shown
+from tests.testing_helpers.docs.pages import PAGES, file_blocks, files_in, runs, shown
 from tests.testing_helpers.docs.projects import SETTINGS, Project
 
-PAGE, MIGRATING = ((ROOT / "docs" / name).read_text() for name in ("running/logging.md", "start/migrating.md"))
+PAGE, MIGRATING = PAGES["docs/running/logging.md"], PAGES["docs/start/migrating.md"]
 FILES = files_in(PAGE)
 LOGGING = shown("docs/running/logging.md", "python", "LOGGING")
 
 
+@runs(LOGGING, file_blocks(PAGE))
 def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
     files = {**FILES, "project/settings.py": f"APPS = ['shop']\n{SETTINGS}\n{LOGGING}"}
     code, output = Project(tmp_path, files).pytest("shop")

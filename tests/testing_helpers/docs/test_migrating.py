@@ -5,7 +5,15 @@ import re
 import pytest
 
 from django_delayq import signals
-from tests.testing_helpers.docs.pages import PAGES, SECTIONS, migrating_page, recurring_jobs
+from tests.testing_helpers.docs.pages import (
+    PAGES,
+    SECTIONS,
+    file_blocks,
+    files_in,
+    migrating_part,
+    recurring_part,
+    runs,
+)
 
 
 def test_every_section_has_its_three_parts() -> None:
@@ -16,11 +24,13 @@ def test_every_section_has_its_three_parts() -> None:
         assert re.findall(r"^### (.*)", text, re.MULTILINE) == parts, section
 
 
+# Code of other systems is compiled.
+@runs(*(file_blocks(part(section, "Before")) for section in SECTIONS for part in (migrating_part, recurring_part)))
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_files_before_a_migration_are_python(section: str) -> None:
-    files = migrating_page(section, "Before")
+    files = files_in(migrating_part(section, "Before"))
     assert {"shop/tasks.py", "shop/reminders.py"} <= set(files)
-    for path, text in [*files.items(), *recurring_jobs(section, "Before").items()]:
+    for path, text in [*files.items(), *files_in(recurring_part(section, "Before")).items()]:
         compile(text, path, "exec")
 
 

@@ -10,15 +10,33 @@ from pathlib import Path
 import pytest
 
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.docs.pages import ROOT, SECTIONS, migrating_page, page, readme, recurring_jobs
-from tests.testing_helpers.docs.projects import Project
+from tests.testing_helpers.docs.pages import (
+    PAGES,
+    ROOT,
+    SECTIONS,
+    file_blocks,
+    files_in,
+    migrating_part,
+    page,
+    readme,
+    readme_blocks,
+    recurring_part,
+    runs,
+    shown,
+)
+from tests.testing_helpers.docs.projects import SETTINGS, Project
 
 DOCS = page("tasks/testing.md")
 TASKS = DOCS["shop/tasks.py"]
+#: The page about middleware, with the list of classes that it shows.
+MIDDLEWARE = PAGES["docs/tasks/middleware.md"]
+LISTED = shown("docs/tasks/middleware.md", "python", "DELAYQ")
+# tests/databases/test_tenants.py runs the test that needs PostgreSQL.
+MIDDLEWARE_FILES = {name: text for name, text in files_in(MIDDLEWARE).items() if name != "shop/test_tenants.py"}
 #: Tests of the recipes, which show none.
 RECIPES = ROOT / "tests" / "testing_helpers" / "docs" / "recipes"
 #: Pages whose examples are apps of their own.
-PAGES = (
+NAMES = (
     "recipes/failures.md",
     "recipes/running.md",
     "recipes/together.md",
@@ -117,11 +135,13 @@ def project() -> tuple[dict[str, str], list[str]]:
     files, apps = {**DOCS, **readme("readme")}, ["shop", "readme"]
     for number, section in enumerate(SECTIONS):
         apps.append(app := f"from{number}")
-        files |= migrating_page(section, "After", app=app) | {f"{app}/test_reminders.py": REMINDERS.format(app=app)}
-        if shown := recurring_jobs(section, "After", app=f"recurring{number}"):
+        files |= files_in(migrating_part(section, "After"), app=app) | {
+            f"{app}/test_reminders.py": REMINDERS.format(app=app)
+        }
+        if shown := files_in(recurring_part(section, "After"), app=f"recurring{number}"):
             apps.append(app := f"recurring{number}")
             files |= shown | {f"{app}/test_recurring.py": RECURRING.format(app=app)}
-    for name in PAGES:
+    for name in NAMES:
         shown = page(name)
         assert not shown.keys() & files.keys(), name
         apps += sorted({path.split("/")[0] for path in shown} - {"project"})
@@ -133,6 +153,11 @@ def project() -> tuple[dict[str, str], list[str]]:
     return files, [*apps, "recipes"]
 
 
+@runs(
+    readme_blocks(),
+    *(file_blocks(PAGES[f"docs/{name}"]) for name in ("tasks/testing.md", *NAMES)),
+    *(file_blocks(part(section, "After")) for section in SECTIONS for part in (migrating_part, recurring_part)),
+)
 def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None:
     files, apps = project()
     # pytest finds other names by itself.
@@ -141,6 +166,16 @@ def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None
     assert code == 0, output
     shown = sum(text.count("def test_") for text in files.values())
     assert f"{shown} passed" in output
+
+
+@runs(LISTED, (text for text in file_blocks(MIDDLEWARE) if "tenants.py" not in text.split("\n")[0]))
+def test_the_middleware_of_its_page_passes_its_tests(tmp_path: Path) -> None:
+    # Nothing listens there.
+    settings = f"APPS = ['shop']\n{SETTINGS}\n{LISTED}\nDELAYQ['REDIS'] = 'redis://127.0.0.1:1/0'\n"
+    files = {**MIDDLEWARE_FILES, "project/settings.py": settings}
+    code, output = Project(tmp_path, files).pytest("shop")
+    assert code == 0, output
+    assert f"{sum(text.count('def test_') for text in files.values())} passed" in output
 
 
 def test_tests_run_in_several_processes_and_no_server_outlives_them(

@@ -21,7 +21,7 @@ from django_delayq.worker import done_log as module
 from django_delayq.worker import settlement
 from django_delayq.worker.done_log import DoneLog
 from tests.factories import claim_for
-from tests.testing_helpers.docs.pages import shown
+from tests.testing_helpers.docs.pages import runs, shown
 
 SLOW_US = 1_000_000
 #: The line that the page about logs shows.
@@ -90,6 +90,7 @@ def test_few_jobs_have_a_line_each(log: DoneLog, moment: Moment, terminal: io.St
     assert not moment.armed and not terminal.getvalue()
 
 
+@runs(SHOWN)
 def test_of_many_jobs_the_rest_of_the_second_is_counted(log: DoneLog, moment: Moment, terminal: io.StringIO) -> None:
     assert lines_of(log, *[10] * (module._LINES - 1)) == [True] * (module._LINES - 1)
     moment.pass_time(0.5)

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.task.recurring.celery_beat import copy_periodic_tasks
 from tests.subprocesses import ROOT, python_path
-from tests.testing_helpers.docs.pages import shown
+from tests.testing_helpers.docs.pages import runs, shown
 
 #: The session in docs/start/migrating.md. `rows.py` repeats it.
 SHOWN = shown("docs/start/migrating.md", "pycon")
@@ -22,6 +22,7 @@ def test_without_its_tables_there_is_nothing_to_copy() -> None:
         copy_periodic_tasks()
 
 
+@runs(SHOWN)
 # It has not been released for each Django.
 @pytest.mark.skipif(find_spec("django_celery_beat") is None, reason="django-celery-beat is not installed")
 @pytest.mark.parametrize("name", ["crontabs", "rows"])
