@@ -71,9 +71,9 @@ class Shutdown:
     def end_process(self, code: int = 0) -> None:
         """Emit what waits, run exit handlers, flush output, and exit at once.
 
-        The thread of an interrupted job must not run on.
+        The thread of an interrupted job must not run on. If the code is not 0, others may run, too.
         """
-        until = min(self._deadline, monotonic() + _END_TIMEOUT)
+        until = min(self._deadline, monotonic() + (_OPTIONAL_TIMEOUT if code else _END_TIMEOUT))
         emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _END_TIMEOUT)
         # Sentry and OpenTelemetry send in them what they have buffered. `sys.exit()` calls them too, but waits for the
         # threads of jobs first, without a limit.

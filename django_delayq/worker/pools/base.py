@@ -68,7 +68,7 @@ class Pool(ABC):
         return 0.0
 
     def end(self) -> None:
-        """Let processes that run no claim run their exit handlers, and wait a moment for their end."""
+        """Let child processes run their exit handlers, and wait a moment for their end; no claim may run any more."""
         if self.recovery:
             self.recovery.end()
 

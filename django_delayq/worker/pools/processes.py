@@ -99,10 +99,13 @@ class ProcessRunner:
         return idle
 
     def end(self) -> None:
-        """End the idle processes, and wait for them as long as they may take."""
+        """End all processes; none may run a claim. Waits for the idle ones as long as they may take."""
         until = monotonic() + END_TIMEOUT
         for child in self.end_idle():
             child.join(until)
+            child.kill_async()
+        # Those that are starting: an exit handler of multiprocessing waits for each process that is left.
+        self.close()
 
     def close(self) -> None:
         """Start no more processes, and kill all there are: an interrupted job must not continue."""

@@ -88,7 +88,7 @@ class RecoveryRunner:
         self._processes.stop(lease, seconds)
 
     def end(self) -> None:
-        """End the processes that run nothing, as `ProcessRunner.end()`."""
+        """End the processes, as `ProcessRunner.end()`."""
         self._processes.end()
 
     def close(self) -> None:

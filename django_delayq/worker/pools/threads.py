@@ -36,7 +36,7 @@ class ClaimRunner(Protocol):
         """End the code of a claim by force after that many seconds, if that is possible."""
 
     def end(self) -> None:
-        """End processes that run no claim, and wait a moment for them."""
+        """End child processes, which run no claim any more, and wait a moment for them."""
 
     def close(self) -> None:
         """Interrupt what can be interrupted."""
@@ -106,7 +106,7 @@ class ThreadPool(Pool):
         return self._queue.overrun(seconds) >= self.size
 
     def end(self) -> None:
-        """End processes that run no claim, as `Pool.end()`."""
+        """End the child processes, as `Pool.end()`."""
         super().end()
         self._runner.end()
 

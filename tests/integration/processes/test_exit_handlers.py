@@ -9,15 +9,28 @@ from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
 _WRITE = """
-import atexit, os, sys
-from multiprocessing import parent_process
+import atexit, os
+from multiprocessing import active_children, parent_process
 
 def write():
+    # As the handler of multiprocessing does.
+    for child in active_children():
+        child.join()
     with open({path!r}, "a") as file:
         print("child" if parent_process() else "worker", os.getpid(), file=file)
 
 atexit.register(write)
 """
+#: A child process imports it for as long as it lives.
+_STARTS_FOREVER = (
+    _WRITE
+    + """
+import threading
+if parent_process():
+    open({path!r} + ".starting", "a").close()
+    threading.Event().wait()
+"""
+)
 _HANG = """
 import atexit, threading
 
@@ -73,6 +86,14 @@ def test_a_worker_and_its_children_run_them(processes: Processes, pool: str, dra
         assert ended(path, "child") >= run_pids(processes)
     else:
         assert run_pids(processes) == {worker.pid}
+
+
+def test_they_wait_for_no_child_that_is_starting(processes: Processes) -> None:
+    path = configure(processes, _STARTS_FOREVER)
+    worker = processes.worker("--pool", "processes", "--concurrency", "1")
+    processes.until(Path(f"{path}.starting").exists, what="a child to start")
+    assert worker.end() == 0
+    assert ended(path, "worker") == {worker.pid}
 
 
 def test_a_child_that_is_replaced_runs_them(processes: Processes) -> None:
