@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_delayq.conf.named_options import NamedOptions, OptionsByName
+from django_delayq.conf.named_options import NamedOptions, NamedOptionsValidator
 from django_delayq.recurring.declaration import SCHEDULE_OPTIONS, Recurring
 
 
@@ -36,4 +36,4 @@ def _read(name: str, label: str, options: Mapping[str, Any]) -> DeclaredSchedule
 
 
 #: The check of the whole setting.
-RECURRING = OptionsByName("names of recurring schedules", ("task", *SCHEDULE_OPTIONS), _read)
+RECURRING = NamedOptionsValidator("names of recurring schedules", ("task", *SCHEDULE_OPTIONS), _read)

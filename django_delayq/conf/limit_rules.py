@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_delayq.clock import SECOND_US
-from django_delayq.conf.named_options import NamedOptions, OptionsByName, is_whole_number
+from django_delayq.conf.named_options import NamedOptions, NamedOptionsValidator, is_whole_number
 
 #: The units of rates, in µs.
 UNITS = {"s": SECOND_US, "m": 60 * SECOND_US, "h": 3_600 * SECOND_US, "d": 86_400 * SECOND_US}
@@ -71,4 +71,4 @@ def _interval_us(label: str, rate: Any) -> float:
 
 
 #: The check of the whole setting.
-LIMITS = OptionsByName("names of limits", ("rate", "burst", "max_running"), _read)
+LIMITS = NamedOptionsValidator("names of limits", ("rate", "burst", "max_running"), _read)

@@ -18,7 +18,7 @@ class NamedOptions(dict[str, T]):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionsByName:
+class NamedOptionsValidator:
     """The check of a setting that is a dict of names to options."""
 
     #: What it names, such as "queue names", and all options.

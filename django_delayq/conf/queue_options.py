@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_delayq.conf.named_options import NamedOptions, OptionsByName, is_whole_number
+from django_delayq.conf.named_options import NamedOptions, NamedOptionsValidator, is_whole_number
 from django_delayq.conf.validators import check_name
 
 #: A tenant of the largest weight gets a hundred times the share of one of the smallest.
@@ -58,4 +58,4 @@ def _read(_name: str, label: str, options: Mapping[str, Any]) -> QueueOptions:
 
 
 #: The check of the whole setting.
-QUEUES = OptionsByName("queue names", ("fair", "weights", "max_waiting"), _read)
+QUEUES = NamedOptionsValidator("queue names", ("fair", "weights", "max_waiting"), _read)

@@ -141,7 +141,7 @@ def project_name() -> str:
 def project_keys() -> list[str]:
     """Return 32 bits of a digest of SECRET_KEY and of each fallback. Processes of one project have one in common."""
     try:
-        secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+        secrets = [settings.SECRET_KEY, *(settings.SECRET_KEY_FALLBACKS or ())]
     except ImproperlyConfigured:
         # SECRET_KEY is empty.
         return []

@@ -2,6 +2,7 @@
 
 from types import TracebackType
 
+from django_delayq.exceptions import TaskTimeout
 from django_delayq.job.attempts import LAST_ERROR
 from django_delayq.job.errors.error_text import cut_error
 from django_delayq.job.errors.exception_text import path_of, traceback_of
@@ -27,7 +28,8 @@ class LogErrors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if not isinstance(error, Exception):
+        # A time limit of the task may end while it enqueues a job.
+        if not isinstance(error, Exception) or isinstance(error, TaskTimeout):
             return False
         known = self._action, path_of(error)
         if known not in _logged:

@@ -172,6 +172,8 @@ def _headers(job: MiddlewareJob, of: Context | None = None, mark: Mapping[str, A
         propagate.inject(injected, context=of)
     # A propagator may write anything, and a context may be too large, or no JSON: the chain refuses it.
     headers = {name: value for name, value in injected.items() if _is_text(name) and _is_text(value)}
+    if not headers:
+        return {}
     room = left = min(_MAX_HEADERS, _room(job)) - (len(json.dumps(mark)) if mark else 0)
     for name, value in sorted(headers.items(), key=lambda item: (item[0] != "traceparent", len(item[1]))):
         size = len(json.dumps({name: value}))

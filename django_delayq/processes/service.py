@@ -136,7 +136,7 @@ class Service:
                 os.write(self._wake_write, b"\0")
 
     def overdue(self) -> float:
-        """Return for how many seconds the loop, or one of its runnable, has not gone on. For any thread.
+        """Return for how many seconds the loop, or one inside the runnable, has not gone on. For any thread.
 
         A loop does not go on while it is in one step, or if it sleeps too long.
         """

@@ -158,6 +158,8 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
         "logs.py",
         # The text of an exception is code of the project.
         "job/errors/exception_text.py",
+        # It makes a connection of a class of the project.
+        "store/nodes/pools/configured_pool.py",
         # It imports the project's classes.
         "middleware/chain.py",
         # It runs the project's middlewares and functions of arguments.

@@ -88,7 +88,7 @@ class Command(BaseCommand):
             if not options["drain"] or any(service.stopped for service in services):
                 break
         if not shutdown.has_deadline:
-            pool.end()
+            pool.end_processes()
 
     def _serve(
         self, pool: Pool, shutdown: Shutdown, store: Store, config: WorkerConfig, options: dict[str, Any]

@@ -48,6 +48,7 @@ _CONNECTIONS = {
     "Permission denied": "allow this user to use the socket (unixsocketperm in redis.conf)",
     "Name or service not known": _CORRECT_HOST,
     "No address associated": _CORRECT_HOST,
+    "Name does not resolve": _CORRECT_HOST,
     "Temporary failure in name resolution": "correct the host in REDIS, or the name server of this machine",
     "nodename nor servname": _CORRECT_HOST,
     "Hostname mismatch": "use the host that the certificate of the server names",

@@ -205,9 +205,19 @@ def _code(message: str) -> str:
     return wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
 
 
-def _causes(error: BaseException | None) -> Sequence[BaseException]:
-    chain: list[BaseException] = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or error.__context__
+def _causes(error: BaseException) -> Sequence[BaseException]:
+    """Return an error and those behind it, without one that the caller handles while it calls the store."""
+    chain = [error]
+    while (behind := chain[-1].__cause__ or _of_library(chain[-1].__context__)) is not None:
+        if any(behind is each for each in chain):
+            break
+        chain.append(behind)
     return chain
+
+
+def _of_library(error: BaseException | None) -> BaseException | None:
+    """Return the error if the client library, or the store, has handled it."""
+    # The outermost frame of a traceback is the one that handles the error.
+    frame = error and error.__traceback__ and error.__traceback__.tb_frame
+    module = f"{frame.f_globals.get('__name__')}." if frame else ""
+    return error if module.startswith(("redis.", "django_delayq.store.")) else None

@@ -91,14 +91,16 @@ class AsyncioPool(Pool):
     def is_stuck(self, seconds: float) -> bool:
         """Return whether the loop is blocked for that long, and a job in it is past its hard limit by as much.
 
-        A blocked loop can cancel nothing. The code that blocks it is logged once.
+        A blocked loop can cancel nothing. The first call logs the code that blocks it and returns False: the whole
+        process may have been frozen.
         """
-        if self.overdue() <= seconds:
+        if self.overdue() <= seconds or not self._running:
             self._is_logged = False
             return False
         if not self._is_logged:
             self._is_logged = True
             self._log_blocked()
+            return False
         return self._queue.overrun(seconds) > 0
 
     def close(self) -> None:

@@ -67,10 +67,10 @@ class Pool(ABC):
         """Return for how many seconds one job has kept all others from going on. For any thread."""
         return 0.0
 
-    def end(self) -> None:
+    def end_processes(self) -> None:
         """Let child processes run their exit handlers, and wait a moment for their end; no claim may run any more."""
         if self.recovery:
-            self.recovery.end()
+            self.recovery.end_processes()
 
     @abstractmethod
     def close(self) -> None:

@@ -144,7 +144,7 @@ class ChildProcess:
         # The process may have ended.
         with suppress(OSError):
             self._pipe.send(None)
-        # It also removes what is left of a process that ends in time.
+        # It also closes the pipes of a process that has ended.
         watch(monotonic() + END_TIMEOUT, _EndLimit(self))
 
     def join(self, until: float) -> None:
@@ -155,8 +155,15 @@ class ChildProcess:
         """Kill the process, wait for its end, and close the pipes."""
         self._process.kill()
         self._process.join()
-        self._pipe.close()
-        self._parent.close()
+        self.close_pipes()
+
+    def close_pipes(self) -> None:
+        """Close the pipes to a process that is killed, or has ended."""
+        # A job may have closed their descriptors.
+        with suppress(OSError):
+            self._pipe.close()
+        with suppress(OSError):
+            self._parent.close()
 
     def kill_async(self) -> None:
         """Kill the process without waiting, from any thread; the thread that waits for its reply cleans up."""
@@ -247,7 +254,10 @@ class _EndLimit:
 
     def expire(self) -> None:
         """Kill the child if it has not ended, and close its pipes."""
-        self._child.kill()
+        self._child.kill_async()
+        # Collect the exit code of one that has ended. multiprocessing collects the others when a process starts.
+        self._child.join(monotonic())
+        self._child.close_pipes()
 
 
 def _main(pipe: Connection, parent: Connection) -> None:

@@ -31,6 +31,8 @@ class ProcessRunner:
         self._lock = threading.Lock()
         self._idle: list[ChildProcess] = []
         self._busy: set[ChildProcess] = set()
+        #: Processes that run their exit handlers.
+        self._ending: list[ChildProcess] = []
         #: Children in a row that did not start.
         self._failures = 0
         self._closed = threading.Event()
@@ -90,18 +92,18 @@ class ProcessRunner:
         """Start one more process; returns once it is ready, or did not start."""
         self._start(new=True)
 
-    def end_idle(self) -> list[ChildProcess]:
-        """Let the idle processes run their exit handlers and end. Returns them without waiting."""
+    def end_idle(self) -> None:
+        """Let the idle processes run their exit handlers and end. Does not wait."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
-            child.end()
-        return idle
+            self._end(child)
 
-    def end(self) -> None:
-        """End all processes; none may run a claim. Waits for the idle ones as long as they may take."""
+    def end_processes(self) -> None:
+        """End all processes; none may run a claim. Waits as long as their exit handlers may take."""
         until = monotonic() + END_TIMEOUT
-        for child in self.end_idle():
+        self.end_idle()
+        for child in self._ending:
             child.join(until)
             child.kill_async()
         # Those that are starting: an exit handler of multiprocessing waits for each process that is left.
@@ -152,9 +154,14 @@ class ProcessRunner:
                 self._idle.append(child)
                 return
         if is_usable:
-            child.end()
+            self._end(child)
         else:
             child.kill()
+
+    def _end(self, child: ChildProcess) -> None:
+        child.end()
+        with self._lock:
+            self._ending = [*(each for each in self._ending if each.alive), child]
 
     def _wait_ready(self, child: ChildProcess) -> bool:
         if child.wait_ready():

@@ -87,9 +87,9 @@ class RecoveryRunner:
         """Stop a recovered job, as `ProcessRunner.stop()`."""
         self._processes.stop(lease, seconds)
 
-    def end(self) -> None:
-        """End the processes, as `ProcessRunner.end()`."""
-        self._processes.end()
+    def end_processes(self) -> None:
+        """End the processes, as `ProcessRunner.end_processes()`."""
+        self._processes.end_processes()
 
     def close(self) -> None:
         """Kill all processes: an interrupted job must not continue."""

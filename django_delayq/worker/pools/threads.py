@@ -35,7 +35,7 @@ class ClaimRunner(Protocol):
     def stop(self, lease: bytes, seconds: float) -> None:
         """End the code of a claim by force after that many seconds, if that is possible."""
 
-    def end(self) -> None:
+    def end_processes(self) -> None:
         """End child processes, which run no claim any more, and wait a moment for them."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class InThreadRunner:
     def stop(self, lease: bytes, seconds: float) -> None:
         """Do nothing: no thread can be ended. The code runs on until it looks."""
 
-    def end(self) -> None:
+    def end_processes(self) -> None:
         """Do nothing: there are no processes."""
 
     def close(self) -> None:
@@ -105,10 +105,10 @@ class ThreadPool(Pool):
         """Return whether the job of every thread is past its hard limit by that many seconds."""
         return self._queue.overrun(seconds) >= self.size
 
-    def end(self) -> None:
-        """End the child processes, as `Pool.end()`."""
-        super().end()
-        self._runner.end()
+    def end_processes(self) -> None:
+        """End the child processes, as `Pool.end_processes()`."""
+        super().end_processes()
+        self._runner.end_processes()
 
     def close(self) -> None:
         """Begin nothing more, and interrupt what runs in processes; threads end with this process."""

@@ -11,7 +11,9 @@ from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from django_delayq.exceptions import TaskTimeout
 from django_delayq.middleware import log_errors
+from django_delayq.middleware.log_errors import LogErrors
 from django_delayq.middleware.opentelemetry import OpenTelemetryMiddleware
 from django_delayq.testing import DelayQ
 from tests.integration.middleware import classes
@@ -95,6 +97,11 @@ def test_the_job_is_enqueued_and_succeeds_in_one_attempt(
     assert [(run.attempt, run.ending) for run in runs] == [(1, "succeeded")] * 2
     assert ran == [1, 1]
     assert "Tracing could not " in caplog.text
+
+
+def test_a_time_limit_of_the_task_is_no_error_of_tracing() -> None:
+    with pytest.raises(TaskTimeout), LogErrors("start a span"):
+        raise TaskTimeout
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -38,6 +38,21 @@ def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
     assert "did not end in time" not in stopped.output
 
 
+def test_an_exit_handler_that_hangs_does_not_let_a_job_continue(processes: Processes) -> None:
+    (processes.folder / "hanging_handler.py").write_text("import atexit, time\natexit.register(time.sleep, 60)\n")
+    processes.dispatcher()
+    processes.configure(GRACE=0, TASK_MODULES=("hanging_handler",))
+    stopped = processes.worker()
+    processes.configure(TASK_MODULES=())
+    tasks.tick.enqueue(LONG)
+    processes.until_runs(1)
+    processes.worker()
+    assert stopped.end() == 0
+    processes.until_runs(2)
+    # Exit handlers have half a second.
+    assert overlap(processes, stopped) < 2 * OVERLAP
+
+
 def worker_with_a_receiver_that_hangs(processes: Processes) -> Command:
     (processes.folder / "hanging_receiver.py").write_text(
         "import time\n"

@@ -63,15 +63,15 @@ def inline_code(name: str) -> list[str]:
 
 
 def runs(*texts: str | Iterable[str]) -> Callable[[_Test], _Test]:
-    """Tell which blocks a test runs, or compares with what the code prints. Without the test nothing runs them."""
+    """Record which blocks a test runs, or compares with what the code prints. Without the test nothing runs them."""
 
-    def tell(test: _Test) -> _Test:
+    def record(test: _Test) -> _Test:
         assert test.__name__.startswith("test_"), "pytest does not run this"
         for each in texts:
             RUN.update([each] if isinstance(each, str) else each)
         return test
 
-    return tell
+    return record
 
 
 def shown(name: str, language: str, begins: str = "") -> str:

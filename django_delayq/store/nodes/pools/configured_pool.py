@@ -60,7 +60,7 @@ def _check_parameters(pool: redis.ConnectionPool, setting: str) -> None:
     try:
         # It connects at its first command. The library checks parameters only here.
         pool.connection_class(**pool.connection_kwargs)
-    except (TypeError, ValueError, redis.RedisError) as error:
+    except Exception as error:
         unknown = _UNKNOWN_PARAMETER.search(str(error))
         if not unknown:
             # Code of the project may put a password into its errors.
