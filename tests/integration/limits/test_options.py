@@ -167,7 +167,7 @@ def test_a_key_is_found_in_the_shard_of_its_limit(settings: Any) -> None:
         ({"stripe": {"rat": "1/s"}}, "has the unknown key 'rat' (did you mean 'rate'?)"),
         ({"stripe": "1/s"}, "must be a dict of rate, burst, max_running"),
         ({"": {"rate": "1/s"}}, "the name ''"),
-        (["stripe"], "it is no dict"),
+        (["stripe"], "of the options rate, burst and max_running, got list"),
     ],
 )
 def test_wrong_settings_are_refused(limits: Any, text: str) -> None:
