@@ -4,7 +4,6 @@ import os
 import re
 import runpy
 import shlex
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from django.core.management import load_command_class
 
 from django_delayq.conf.settings import read_config
 from tests.deployment.files import FOLDER, MANIFESTS, ROOT, UNITS, container, judge, manifests, of_kind, services, unit
-from tests.subprocesses import PATIENCE
 from tests.testing_helpers.docs.pages import PAGES, blocks, runs, shown
 
 NAME = "docs/deployment.md"
@@ -26,12 +24,13 @@ LINES = [line.removeprefix("$ ") for block in BLOCKS if block.language == "conso
 PROBE = shown(NAME, "yaml")
 SETTINGS = shown(NAME, "python")
 UNIT_NAMES = {path.name for path in UNITS}
-#: The lines that wait for the Job of check.yaml, and go on if it succeeded.
-WAIT = [line for line in LINES if line.startswith(("kubectl wait", "wait"))]
-#: A stand-in for a cluster: the Job gets the condition $CONDITION, and never another one.
+#: The lines about the Job of check.yaml, from its output to the rollout.
+AFTER_CHECK = [line for line in LINES if "job/delayq-check" in line]
+#: A stand-in for a cluster: the Job has the condition $CONDITION, and a wait for another one ends after its timeout.
 KUBECTL = """\
 #!/bin/sh
-case "$*" in apply* | *"--for=condition=$CONDITION "*) exit 0 ;; *) exec sleep 300 ;; esac
+echo "$*" >> "$CALLS"
+case "$*" in logs* | apply* | *"--for=condition=$CONDITION "*) exit 0 ;; *) exit 1 ;; esac
 """
 
 
@@ -55,11 +54,6 @@ def check_kubectl(words: list[str]) -> None:
     assert objects <= there
 
 
-def check_wait(words: list[str]) -> None:
-    # test_the_wait_for_the_check_returns_its_result() runs it.
-    assert words in (["wait", "-n"], ["exit", "1", "&"])
-
-
 def check_django(words: list[str]) -> None:
     assert words[1] == "manage.py"
     load_command_class("django_delayq", words[2]).create_parser("manage.py", words[2]).parse_args(words[3:])
@@ -70,7 +64,6 @@ CHECKS = {
     "docker": check_compose,
     "kubectl": check_kubectl,
     "python": check_django,
-    **dict.fromkeys(("wait", "exit"), check_wait),
 }
 
 
@@ -110,26 +103,24 @@ def test_the_page_names_every_file() -> None:
     assert files and [name for name in files if f"({name})" not in PAGE] == []
 
 
-@pytest.mark.parametrize(("condition", "succeeds"), [("complete", True), ("failed", False)])
-def test_the_wait_for_the_check_returns_its_result(condition: str, succeeds: bool, tmp_path: Path) -> None:
-    assert len(WAIT) == 3
-    (tmp_path / "kubectl").write_text(KUBECTL)
-    (tmp_path / "kubectl").chmod(0o755)
-    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "CONDITION": condition}
-    process = subprocess.Popen(["bash", "-c", "\n".join(WAIT)], env=environ, start_new_session=True)
-    try:
-        assert (process.wait(PATIENCE) == 0) == succeeds
-    finally:
-        # The other one of the two waits on.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+@pytest.mark.parametrize(("condition", "is_applied"), [("complete", True), ("failed", False)])
+def test_only_a_check_that_succeeded_is_followed_by_the_rollout(
+    condition: str, is_applied: bool, tmp_path: Path
+) -> None:
+    kubectl, calls = tmp_path / "kubectl", tmp_path / "calls"
+    kubectl.write_text(KUBECTL)
+    kubectl.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CONDITION": condition, "CALLS": str(calls)}
+    result = subprocess.run(["sh", "-c", "\n".join(AFTER_CHECK)], env=environ)
+    assert (result.returncode == 0) == is_applied
+    verbs = [line.split()[0] for line in calls.read_text().splitlines()]
+    assert verbs == ["logs", "wait", *(["apply"] if is_applied else [])]
 
 
-def test_the_job_fails_before_nobody_waits_for_it_any_more() -> None:
+def test_the_output_of_the_check_is_awaited_until_its_job_ends() -> None:
     [job] = of_kind("Job")
-    deadline = job["spec"]["activeDeadlineSeconds"]
-    minutes = {int(found) for found in re.findall(r"--timeout=(\d+)m", "\n".join(WAIT))}
-    assert len(minutes) == 1 and min(minutes) * 60 > deadline
+    [minutes] = re.findall(r"--pod-running-timeout=(\d+)m", AFTER_CHECK[0])
+    assert int(minutes) * 60 > job["spec"]["activeDeadlineSeconds"]
 
 
 def values() -> dict[str, set[str]]:

@@ -19,7 +19,6 @@ FOREIGN = {
     "cd",
     "cp",
     "docker",
-    "exit",
     "export",
     "git",
     "kubectl",
@@ -28,7 +27,6 @@ FOREIGN = {
     "rm",
     "systemctl",
     "systemd-analyze",
-    "wait",
 }
 #: Options of other programs that sentences name.
 OTHER_OPTIONS = {
