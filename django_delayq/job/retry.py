@@ -21,7 +21,7 @@ Exceptions = type[BaseException] | str | Sequence[type[BaseException] | str]
 
 
 class _Default:
-    """A default that depends on other fields; signatures show it as stub files do."""
+    """The default of a field that depends on other fields. Signatures show it as `...`, as stub files do."""
 
     def __repr__(self) -> str:
         return "..."

@@ -34,7 +34,7 @@ REJECTIONS = {
 }
 _CORRECT_HOST = "correct the host in REDIS"
 _NO_TLS = "use redis:// if this port has no TLS, else check host and port in REDIS"
-# A server that restarts and a wrong address cannot be told apart.
+# A server that restarts and a wrong address cause the same error.
 _CLOSED = "Redis restarts, or REDIS is wrong: check scheme (rediss:// for TLS), host and port"
 #: Part of the message of a connection error -> what helps. The first one that is found counts.
 _CONNECTIONS = {

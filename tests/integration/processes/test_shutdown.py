@@ -39,11 +39,7 @@ def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
 
 
 def test_an_exit_handler_that_hangs_does_not_let_a_job_continue(processes: Processes) -> None:
-    (processes.folder / "hanging_handler.py").write_text("import atexit, time\natexit.register(time.sleep, 60)\n")
-    processes.dispatcher()
-    processes.configure(GRACE=0, TASK_MODULES=("hanging_handler",))
-    stopped = processes.worker()
-    processes.configure(TASK_MODULES=())
+    stopped = worker_with(processes, "import atexit, time\natexit.register(time.sleep, 60)\n")
     tasks.tick.enqueue(LONG)
     processes.until_runs(1)
     processes.worker()
@@ -53,20 +49,26 @@ def test_an_exit_handler_that_hangs_does_not_let_a_job_continue(processes: Proce
     assert overlap(processes, stopped) < 2 * OVERLAP
 
 
+def worker_with(processes: Processes, module: str) -> Command:
+    """Start a dispatcher, and a worker that imports a module of that text; its jobs are interrupted at once."""
+    (processes.folder / "hanging.py").write_text(module)
+    processes.dispatcher()
+    processes.configure(GRACE=0, TASK_MODULES=("hanging",))
+    worker = processes.worker()
+    processes.configure(TASK_MODULES=())
+    return worker
+
+
 def worker_with_a_receiver_that_hangs(processes: Processes) -> Command:
-    (processes.folder / "hanging_receiver.py").write_text(
+    return worker_with(
+        processes,
         "import time\n"
         "from django_delayq.signals import job_finished\n"
         # The process has to end in the middle of this sleep.
         "def hang(**kwargs):\n"
         f"    time.sleep({LONG})\n"
-        "job_finished.connect(hang, weak=False)\n"
+        "job_finished.connect(hang, weak=False)\n",
     )
-    processes.dispatcher()
-    processes.configure(GRACE=0, TASK_MODULES=("hanging_receiver",))
-    worker = processes.worker()
-    processes.configure(TASK_MODULES=())
-    return worker
 
 
 def test_a_worker_that_waits_for_receivers_ends_too(processes: Processes) -> None:
