@@ -11,7 +11,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 _DOCUMENTATION = "https://django-delayq.readthedocs.io/en/stable/"
-#: Besides letters and digits, the ends of a message that lack a full stop.
+#: A full stop is added to a message that ends with a letter, a digit, or one of these.
 _ENDS_WITHOUT_STOP = ("'", '"', "`", ")", "]", "}", ">")
 
 
@@ -122,8 +122,10 @@ class TenantFull(JobRefused):
 
     def __init__(self, message: str = "", *, waiting: int = 0, most: int = 0, indexes: Sequence[int] = (0,)) -> None:
         super().__init__(message, index=indexes[0])
-        #: `waiting` jobs of the tenant are in the queue, without those of the call; at most `most` may be.
-        self.waiting, self.most = waiting, most
+        #: Number of jobs of the tenant that wait in the queue, without those of the call.
+        self.waiting = waiting
+        #: Most jobs of a tenant that may wait in the queue.
+        self.most = most
         #: Indexes in their batch of all jobs of the tenant that were refused.
         self.indexes = indexes
         #: Handles of these jobs.

@@ -200,7 +200,8 @@ def mean_run_us(series: bytes, *, now_us: int) -> float | None:
     return total_us / runs if runs else None
 
 
-# A scrape reads 60 rows of each queue, and all but the newest are those of the scrape before.
+# A scrape reads 60 rows of each queue, and all but the newest are those of the scrape before. This is enough for 136
+# queues; with more, each scrape reads all rows anew.
 @lru_cache(maxsize=8_192)
 def _runs_in(row: bytes) -> tuple[int, float]:
     """Return how many runs a row has, and their durations together in µs."""

@@ -20,7 +20,8 @@ from django_delayq.logs import escape, job_fields, logger
 #: Longest text of one argument in a log line, and longest line, in characters.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
 #: Characters of the line of an error in a log line, and half of them.
-_LONGEST_ERROR, _HALF = 400, 200
+_LONGEST_ERROR = 400
+_HALF = _LONGEST_ERROR // 2
 
 #: Sent by the enqueueing process after Redis accepted the job: `job`.
 job_enqueued = Signal()

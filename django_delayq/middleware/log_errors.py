@@ -1,4 +1,4 @@
-"""Log errors: a context manager for code that observes a job, whose exceptions must not reach it."""
+"""Log errors: a context manager for code that traces a job, whose exceptions must not reach the job."""
 
 from types import TracebackType
 
@@ -19,7 +19,7 @@ class LogErrors:
     __slots__ = ("_action",)
 
     def __init__(self, action: str) -> None:
-        """`action` ends "could not …"."""
+        """`action` completes the sentence "Tracing could not …" of the log."""
         self._action = action
 
     def __enter__(self) -> None:

@@ -198,6 +198,8 @@ def _is_text(value: object) -> bool:
 
 def _room(job: MiddlewareJob) -> int:
     """Return how many bytes of JSON the context can still take."""
+    if not job.context:
+        return MAX_CONTEXT
     with suppress(TypeError, ValueError, RecursionError):
         return MAX_CONTEXT - len(json.dumps(job.context))
     return _MAX_HEADERS

@@ -87,10 +87,8 @@ def _several_projects(view: StoreView) -> Iterator[str]:
             merged = _Project(keys.union(*(each.keys for each in same)), example)
             projects = [*(each for each in projects if each not in same), merged]
     if len(projects) > 1:
-        prefix, listed = (
-            view.store.config.prefix,
-            ", ".join(sorted(printable(each.example) for each in projects)[:_MOST_PROJECTS]),
-        )
+        prefix, examples = view.store.config.prefix, sorted(printable(each.example) for each in projects)
+        listed = ", ".join(examples[:_MOST_PROJECTS])
         yield (
             f"Processes with different SECRET_KEYs use the prefix {prefix!r} on this Redis ({listed}). "
             f"Each may run jobs of the others: give each project a PREFIX of its own. "

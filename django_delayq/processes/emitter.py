@@ -166,6 +166,6 @@ def _carry_out(emission: Emission) -> None:
 
 
 emitter = Emitter()
-atexit.register(lambda: emitter.flush())
+atexit.register(emitter.flush)
 # A fork has no copy of the thread, and the parent carries out what waits.
 os.register_at_fork(after_in_child=emitter.__init__)  # type: ignore[misc]

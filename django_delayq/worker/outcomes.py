@@ -10,7 +10,7 @@ from django_delayq.clock import SECOND_US, duration_us, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, InvalidDelay, RetryLater, Snooze, see
 from django_delayq.job.errors.error_text import cut_error
-from django_delayq.job.errors.exception_text import path_of, traceback_of
+from django_delayq.job.errors.exception_text import path_of, text_of, traceback_of
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.job.retry import lineage_of
@@ -37,7 +37,7 @@ def judged(task: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
         except (DelayQError, TypeError) as wrong:
             return failed(wrong, job)
         if isinstance(error, Snooze):
-            kind, text = OutcomeKind.SNOOZED, _text(error)
+            kind, text = OutcomeKind.SNOOZED, text_of(error)
             return Outcome(kind=kind, error=text, delay_us=delay_us, exception=path_of(error), raised=_behind(error))
         return _requested(OutcomeKind.RETRY_REQUESTED, error, delay_us)
     if isinstance(error, DeadLetterNow):
@@ -90,7 +90,7 @@ def _requested(kind: OutcomeKind, error: RetryLater | DeadLetterNow, delay_us: i
 
     But the reason of a `DeadLetterNow` stays the message, with the chain of exceptions as its traceback.
     """
-    shown, text = _behind(error), _text(error)
+    shown, text = _behind(error), text_of(error)
     if shown is None:
         return Outcome(kind=kind, error=text, delay_us=delay_us, exception=path_of(error), raised=error)
     if kind is OutcomeKind.REJECTED and text != _NO_REASON:
@@ -114,11 +114,6 @@ def _behind(error: BaseException) -> BaseException | None:
             return None
         found = cause
     return found
-
-
-def _text(error: BaseException) -> str:
-    # A subclass of str may run code of its own wherever it is used, even in the loop of the worker.
-    return str.__str__(str(error))
 
 
 def failed(error: BaseException, job: Job | None = None) -> Outcome:

@@ -225,8 +225,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the exception behind a RetryLater is lost",
         "worker/outcomes.py",
-        "shown, text = _behind(error), _text(error)",
-        "shown, text = None, _text(error)",
+        "shown, text = _behind(error), text_of(error)",
+        "shown, text = None, text_of(error)",
     ): (REQUESTS,),
     at(
         "an exception that a request hides is shown",

@@ -32,7 +32,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker whose event loop is blocked keeps running",
         "worker/pools/asyncio.py",
-        "        return self._queue.overrun(seconds) > 0\n",
+        "        return monotonic() > self._logged_at + _SWEEP_INTERVAL and self._queue.overrun(seconds) > 0\n",
         "        return False\n",
     ): ("tests/integration/worker/pools/test_asyncio_pool.py",),
     at(
@@ -67,7 +67,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_process_pool.py",),
     at(
         "an exception's str subclass runs its code in the worker",
-        "worker/outcomes.py",
+        "job/errors/exception_text.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
     ): ("tests/integration/worker/execution/test_outcomes.py",),

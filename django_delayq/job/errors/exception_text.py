@@ -14,11 +14,16 @@ def path_of(error: BaseException) -> str:
         return str(type.__getattribute__(type(error), "__name__"))
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception as a plain str. Raises what its `__str__()` raises."""
+    # A subclass of str may run code of its own wherever it is used, even in the loop of the worker.
+    return str.__str__(str(error))
+
+
 def message_of(error: BaseException) -> str | None:
     """Return the message of an exception; None if it cannot be read. Raises nothing."""
     try:
-        # A subclass of str may run code of its own wherever it is used.
-        return str.__str__(str(error))
+        return text_of(error)
     except BaseException:
         # It may even be SystemExit.
         return None

@@ -84,7 +84,12 @@ class Command(BaseCommand):
         # A job of one shard may enqueue into a shard that is drained already: the end is a pass that runs no job.
         while finished < pool.finished_count:
             finished = pool.finished_count
-            services = self._serve(pool, shutdown, store, config, options)
+            try:
+                services = self._serve(pool, shutdown, store, config, options)
+            except ServiceDied:
+                # Exit handlers would wait for child processes.
+                pool.close()
+                raise
             if not options["drain"] or any(service.stopped for service in services):
                 break
         if not shutdown.has_deadline:

@@ -7,23 +7,24 @@ from collections.abc import Mapping
 
 from django_delayq.exceptions import see
 
+#: Where the page describes the most frequent causes.
+SEE_NO_ANSWER = see("troubleshooting#redis-does-not-answer")
 #: Messages of the client library, of which the first has no class before 6.4; and the reply of a server that is full.
-POOL_EXHAUSTED, NOT_READY, SERVER_FULL = (
+POOL_EXHAUSTED, CONNECTION_NOT_READY, SERVER_FULL = (
     "Too many connections",
     "Connection not ready",
     "max number of clients reached",
 )
 #: Part of the message of a fault -> what helps.
-FAULTS = {
+_FAULTS = {
     "WRONGTYPE": "manage.py delayq_check --repair deletes keys of another type. "
     f"{see('troubleshooting#a-key-has-a-wrong-type')}",
     "cluster support disabled": "the setting names a server as if it were a cluster: use redis:// in place of "
     f"redis+cluster://. {see('troubleshooting#a-cluster-is-named-as-one-server')}",
     "unknown command 'SENTINEL'": f"'sentinels' names a server that is no Sentinel. {see('redis/connections#forms')}",
     "DB index is out of range": "the server has fewer databases (16 by default): REDIS names a number that it does "
-    f"not have. {see('troubleshooting#redis-does-not-answer')}",
-    "Protocol Error": "the program at this address is not Redis: check host and port in REDIS. "
-    f"{see('troubleshooting#redis-does-not-answer')}",
+    f"not have. {SEE_NO_ANSWER}",
+    "Protocol Error": f"the program at this address is not Redis: check host and port in REDIS. {SEE_NO_ANSWER}",
 }
 #: Redis's error code for "no writes now" -> what helps.
 REJECTIONS = {
@@ -40,7 +41,7 @@ _CLOSED = "Redis restarts, or REDIS is wrong: check scheme (rediss:// for TLS), 
 _CONNECTIONS = {
     POOL_EXHAUSTED: "raise max_connections in REDIS, or use fewer threads",
     SERVER_FULL: "raise maxclients of the server, or start fewer processes",
-    NOT_READY: "Redis closes new connections: see its log, and compare its connected_clients with maxclients",
+    CONNECTION_NOT_READY: "Redis closes new connections: see its log, and compare connected_clients with maxclients",
     # The message already names the certificate.
     "closed a new TLS connection": "else see the log of Redis",
     "Connection refused": "start it, or correct REDIS",
@@ -70,7 +71,7 @@ _CONNECTIONS = {
 
 def cure_of_fault(message: str) -> str:
     """Return what helps against an error reply, or ""."""
-    return _first(FAULTS, message)
+    return _first(_FAULTS, message)
 
 
 def cure_of_connection(messages: str) -> str:

@@ -21,9 +21,10 @@ from django_delayq.exceptions import (
     see,
 )
 from django_delayq.store.nodes.cures import (
-    NOT_READY,
+    CONNECTION_NOT_READY,
     POOL_EXHAUSTED,
     REJECTIONS,
+    SEE_NO_ANSWER,
     SERVER_FULL,
     cure_of_connection,
     cure_of_fault,
@@ -46,7 +47,6 @@ _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 _PROTECTED = "DENIED"
 #: A command that the user may not run inside a script fails without a code: Redis 6.2 and 7, then Valkey 9.
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
-_SEE_NO_ANSWER = see("troubleshooting#redis-does-not-answer")
 #: Errors of the library for a server that does not reply.
 UNREACHABLE = (redis_errors.ConnectionError, redis_errors.TimeoutError)
 
@@ -65,7 +65,7 @@ _NOT_CONNECTED = (
     *(redis_errors.MaxConnectionsError, NoServer, GreetingFailed),
 )
 #: Messages that mean the same.
-_NO_CONNECTION = frozenset({POOL_EXHAUSTED, NOT_READY, SERVER_FULL})
+_NO_CONNECTION = frozenset({POOL_EXHAUSTED, CONNECTION_NOT_READY, SERVER_FULL})
 
 
 def with_store_errors(
@@ -179,15 +179,15 @@ def to_store_error(
         )
     if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
         is_brief = isinstance(error, redis_errors.TryAgainError) or code in _BRIEF
-        text = f"Redis is not ready{at}: {message.rstrip('.')}. {_SEE_NO_ANSWER}"
+        text = f"Redis is not ready{at}: {message.rstrip('.')}. {SEE_NO_ANSWER}"
         return StoreUnavailable(text, maybe_accepted=False, brief=is_brief)
     if isinstance(error, TimeOver):
-        text = f"Redis is too slow{at}: {message.rstrip('.')}. {_SEE_NO_ANSWER}"
+        text = f"Redis is too slow{at}: {message.rstrip('.')}. {SEE_NO_ANSWER}"
         return StoreUnavailable(text, maybe_accepted=False, slow=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         # The library hides the reason of some errors in those behind them.
         cure = cure_of_connection(" ".join(str(cause) for cause in _causes(error)))
-        why = f"{message.rstrip('.')}; {cure}. {_SEE_NO_ANSWER}"
+        why = f"{message.rstrip('.')}; {cure}. {SEE_NO_ANSWER}"
         is_full = message == POOL_EXHAUSTED
         return StoreUnavailable(
             f"No connection to Redis is free{at}: {why}" if is_full else f"Redis did not answer{at}: {why}",

@@ -86,7 +86,7 @@ class Heartbeats(Runnable):
         """Send a heartbeat for the held leases if it is time, or write progress; return the seconds until the next.
 
         Heartbeats are a third of a lease apart. Raises SystemExit, which ends the worker, if jobs that are past their
-        hard limits by a whole lease hold every slot.
+        hard limits by a whole lease keep all others from going on.
         """
         if self.stopped:
             return None
@@ -95,7 +95,7 @@ class Heartbeats(Runnable):
             self.beat()
             self._beat_at = now + self._lease / 3
             if self._is_stuck(self._lease):
-                raise SystemExit("jobs beyond their hard limits hold every slot, and no thread can be ended")
+                raise SystemExit("jobs beyond their hard limits keep all others from going on, and cannot be ended")
         elif self._held.has_progress and now >= self._write_at:
             self.beat(progress_only=True)
         next_at = min(self._beat_at, self._write_at) if self._held.has_progress else self._beat_at

@@ -51,8 +51,8 @@ class AsyncioPool(Pool):
         #: time.monotonic() of the next sweep; it is late if code of a job blocks the loop.
         self._sweep_at = monotonic() + _SWEEP_INTERVAL
         self._timer = self._loop.call_later(_SWEEP_INTERVAL, self._sweep)
-        #: The log has the code that blocks the loop now.
-        self._is_logged = False
+        #: time.monotonic() at which the code that blocks the loop now was logged.
+        self._logged_at: float | None = None
         self._thread = threading.Thread(target=self._work, name="delayq-loop", daemon=True)
         self._thread.start()
 
@@ -91,17 +91,16 @@ class AsyncioPool(Pool):
     def is_stuck(self, seconds: float) -> bool:
         """Return whether the loop is blocked for that long, and a job in it is past its hard limit by as much.
 
-        A blocked loop can cancel nothing. The first call logs the code that blocks it and returns False: the whole
-        process may have been frozen.
+        A blocked loop can cancel nothing. The first call logs the code that blocks it. It returns False, and so do the
+        calls of the next second: the whole process may have been frozen.
         """
         if self.overdue() <= seconds or not self._running:
-            self._is_logged = False
+            self._logged_at = None
             return False
-        if not self._is_logged:
-            self._is_logged = True
+        if self._logged_at is None:
+            self._logged_at = monotonic()
             self._log_blocked()
-            return False
-        return self._queue.overrun(seconds) > 0
+        return monotonic() > self._logged_at + _SWEEP_INTERVAL and self._queue.overrun(seconds) > 0
 
     def close(self) -> None:
         """Begin nothing more, and cancel what runs: an interrupted job must not continue."""

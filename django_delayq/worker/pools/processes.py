@@ -39,7 +39,7 @@ class ProcessRunner:
 
     @property
     def count(self) -> int:
-        """Processes that have not ended, those that are still starting included."""
+        """Processes that run a claim, are idle or are starting; not those that run their exit handlers."""
         with self._lock:
             # While no claim comes, nobody else finds those that died idle, and no claim comes while they count.
             for child in [child for child in self._idle if not child.alive]:
@@ -105,15 +105,14 @@ class ProcessRunner:
         self.end_idle()
         for child in self._ending:
             child.join(until)
-            child.kill_async()
-        # Those that are starting: an exit handler of multiprocessing waits for each process that is left.
+        # Those that are starting, or did not end in time. An exit handler of multiprocessing waits for what is left.
         self.close()
 
     def close(self) -> None:
         """Start no more processes, and kill all there are: an interrupted job must not continue."""
         self._closed.set()
         with self._lock:
-            for child in (*self._busy, *self._idle):
+            for child in (*self._busy, *self._idle, *self._ending):
                 child.kill_async()
 
     def _start(self, *, new: bool) -> None:

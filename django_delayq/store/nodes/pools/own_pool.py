@@ -4,7 +4,7 @@ from typing import Any
 
 import redis
 
-from django_delayq.store.nodes.cures import NOT_READY
+from django_delayq.store.nodes.cures import CONNECTION_NOT_READY
 
 #: Seconds that a server may take to refuse one more connection.
 _REFUSAL_WAIT = 0.5
@@ -22,7 +22,7 @@ class OwnPool(redis.ConnectionPool):
         try:
             return super().get_connection(*args, **kwargs)
         except redis.ConnectionError as error:
-            if str(error) == NOT_READY:
+            if str(error) == CONNECTION_NOT_READY:
                 self._raise_refusal()
             raise
 

@@ -121,7 +121,7 @@ def test_a_worker_ends_when_a_coroutine_blocks_its_loop_beyond_its_limit(process
     processes.until_runs(1)
     beside = async_tasks.record.enqueue()
     assert worker.wait() == 1
-    assert "jobs beyond their hard limits hold every slot" in worker.output
+    assert "jobs beyond their hard limits keep all others from going on" in worker.output
     # Once, with the place in the task.
     assert worker.output.count("A job has blocked the event loop for ") == 1
     assert "block_the_loop() (" in worker.output

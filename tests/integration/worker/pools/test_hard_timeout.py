@@ -50,4 +50,4 @@ def test_a_worker_ends_when_all_its_threads_are_beyond_their_limits(processes: P
     assert worker.running
     stuck.enqueue(str(gate))
     assert worker.wait() == 1
-    assert "jobs beyond their hard limits hold every slot" in worker.output
+    assert "jobs beyond their hard limits keep all others from going on" in worker.output
