@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -199,15 +200,17 @@ def test_a_process_that_stops_is_not_ready(serve: Callable[..., str]) -> None:
 
 def test_a_forked_process_keeps_no_address(serve: Callable[..., str]) -> None:
     address = serve()
-    read, write = os.pipe()
+    ours, theirs = socket.socketpair()
     child = os.fork()
     if not child:
-        # It lives until the test closes the pipe.
-        os.close(write)
-        os.read(read, 1)
+        # `os.fork()` has called its handlers. The process lives until the test closes its socket.
+        ours.close()
+        theirs.send(b"1")
+        theirs.recv(1)
         os._exit(0)
-    os.close(read)
+    theirs.close()
     try:
+        assert ours.recv(1) == b"1"
         assert ask(address, "/live") == (200, "ok\n")
         listening = {
             line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:] if _port(line, address)
@@ -215,7 +218,7 @@ def test_a_forked_process_keeps_no_address(serve: Callable[..., str]) -> None:
         held = {os.readlink(each) for each in Path(f"/proc/{child}/fd").iterdir()}
         assert listening and not {f"socket:[{inode}]" for inode in listening} & held
     finally:
-        os.close(write)
+        ours.close()
         os.waitpid(child, 0)
 
 
