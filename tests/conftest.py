@@ -137,12 +137,6 @@ def redis_server(server_program: Path) -> Iterator[LocalRedisServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def redis_url(redis_server: LocalRedisServer) -> str:
-    """The URL of `redis_server`."""
-    return redis_server.url
-
-
 @pytest.fixture
 def client(redis_server: LocalRedisServer) -> Iterator[Redis]:
     """A plain client of `redis_server`, which is emptied first."""
@@ -150,6 +144,12 @@ def client(redis_server: LocalRedisServer) -> Iterator[Redis]:
     with redis_server.client(protocol=2) as plain:
         plain.flushall()
         yield plain
+
+
+@pytest.fixture
+def redis_url(redis_server: LocalRedisServer, client: Redis) -> str:
+    """The URL of `redis_server`, which is emptied first."""
+    return redis_server.url
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from tests.browser.page_session import PageSession
 
 
 @pytest.fixture(scope="package")
-def site(redis_url: str, django_db_setup: None, django_db_blocker: Any) -> Iterator[Site]:
+def site(redis_server: LocalRedisServer, django_db_setup: None, django_db_blocker: Any) -> Iterator[Site]:
     """The project behind a web server, with one database for all these tests: the pages show what is in Redis."""
-    with django_db_blocker.unblock(), served(redis_url) as running:
+    with django_db_blocker.unblock(), served(redis_server.url) as running:
         yield running
 
 
@@ -29,7 +29,8 @@ def browser(site: Site) -> Iterator[Browser]:
     program = chromium.find()
     if program is None:
         told = f"there is no browser on PATH (looked for {', '.join(chromium.NAMES)})"
-        (pytest.fail if chromium.is_demanded() else pytest.skip)(f"{told}; on Debian: apt install chromium")
+        told += "; on Debian: apt install chromium-headless-shell"
+        (pytest.fail if chromium.is_demanded() else pytest.skip)(told)
     with chromium.launched(program) as started:
         yield started
 
@@ -57,10 +58,8 @@ def window(new_window: Callable[..., PageSession]) -> PageSession:
 
 
 @pytest.fixture
-def stock(redis_server: LocalRedisServer, redis_url: str) -> Iterator[Fixtures]:
+def stock(redis_url: str) -> Iterator[Fixtures]:
     """The store, emptied, with methods that fill it."""
-    with redis_server.client() as client:
-        client.flushall()
     filled = Fixtures(redis_url)
     yield filled
     filled.close()

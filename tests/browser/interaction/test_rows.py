@@ -82,6 +82,8 @@ def test_back_leads_to_the_confirm_page(new_window: Callable[..., PageSession], 
         expect(asked).to_be_visible()
         window.page.get_by_role("button", name="Delete 1 failed job").click()
         expect(window.page.locator(".messagelist .success")).to_contain_text("1 job deleted.")
+        # Going back aborts requests of a page that is still loading.
+        window.page.wait_for_load_state()
         window.page.go_back()
         expect(asked).to_be_visible()
         window.page.get_by_role("button", name="Delete 1 failed job").click()
