@@ -109,9 +109,9 @@ def test_each_process_has_random_numbers_of_its_own(start: Callable[..., ForkedC
 def test_an_end_has_the_code_of_an_interpreter(
     start: Callable[..., ForkedCommand], tmp_path: Path, last: str, code: int
 ) -> None:
-    program = "import atexit, threading, time\natexit.register(print, 'at exit')\n"
-    # An interpreter waits for threads, then calls what atexit has.
-    program += "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\n"
+    program = "import atexit, threading\natexit.register(print, 'at exit')\n"
+    # An interpreter waits for threads, then calls what atexit has. This thread lasts longer than the main thread.
+    program += "threading.Thread(target=lambda: (threading.main_thread().join(), print('thread'))).start()\n"
     forked = start(program + last)
     assert forked.wait() == forked.returncode == forked.poll() == code
     if code != -signal.SIGTERM:
