@@ -35,6 +35,12 @@ def browser(site: Site) -> Iterator[Browser]:
         yield started
 
 
+@pytest.fixture(autouse=True)
+def _no_hurry(bounds: Callable[..., None]) -> None:
+    """Let the pages take their time: on a busy machine a page may take longer than a person would wait for."""
+    bounds()
+
+
 @pytest.fixture
 def new_window(browser: Browser, site: Site) -> Iterator[Callable[..., PageSession]]:
     """Open windows: `new_window(java_script_enabled=False)`; the options are those of Playwright's `new_context`."""
