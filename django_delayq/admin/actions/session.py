@@ -3,6 +3,7 @@
 Without sessions, or with signed cookies, the forms alone carry an action.
 """
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from django.contrib.sessions.backends.base import UpdateError
@@ -86,9 +87,9 @@ def _save(session: Any, action_request: ActionRequest, *, next_step: int) -> Non
     # An older form may be the later one to come here.
     next_step = max(next_step, steps.pop(action_request.nonce, 0))
     session[_STEPS] = dict([*steps.items(), (action_request.nonce, next_step)][-_REQUESTS_KEPT:])
+    # The middleware must not store it once more with the response: it would overwrite what others stored meanwhile. (A
+    # session in signed cookies turns this on again as it is saved.)
+    session.modified = False
     # The person may have logged out meanwhile: what was done is said all the same.
-    try:
+    with suppress(UpdateError):
         session.save()
-    except UpdateError:
-        # Nor does the middleware store it.
-        session.modified = False

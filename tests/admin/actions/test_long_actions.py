@@ -7,7 +7,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.actions import view
+from django_delayq.admin.actions import session, view
 from django_delayq.admin.actions.run import run
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
@@ -151,6 +151,28 @@ def test_an_action_that_is_stopped_cannot_be_continued(
     other = request_action(browser, page("failed"), "delete", all="yes")
     assert "Nothing was done." in result(browser, form_to(other, "/action/").post(browser, stop="yes"))
     assert stock.inspection.counts().dead == 4
+
+
+def test_an_action_that_is_stopped_while_a_step_is_answered_cannot_be_continued(
+    browser: Client, stock: ShardApis, bounds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds(action_seconds=0, changed_jobs=1)
+    for number in range(5):
+        add_dead(stock, number)
+    form = form_to(confirm(browser, request_action(browser, page("failed"), "retry", all="yes")), "/action/")
+    offered, elsewhere, keep_unfinished = unfinished(browser), Client(), session.keep_unfinished
+    elsewhere.cookies = browser.cookies.copy()  # type: ignore[assignment]
+
+    def keep_and_stop(*args: Any) -> None:
+        keep_unfinished(*args)
+        assert "Stopped. 1 job retried." in result(elsewhere, offered.post(elsewhere, stop="yes"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "keep_unfinished", keep_and_stop)
+        response = form.post(browser)
+    assert "2 of 5 done." in text(response)
+    assert unfinished(browser) is None
+    assert "This was done already" in result(browser, form_to(response, "/action/").post(browser))
 
 
 @pytest.mark.parametrize(
