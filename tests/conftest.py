@@ -200,7 +200,8 @@ def bounds() -> Iterator[Callable[..., None]]:
 
         def change(**changes: float) -> None:
             # A page is not shorter because the machine stood still for a moment.
-            changed = replace(runtime.current().bounds, **{"matching_seconds": 60.0, "page_seconds": 60.0, **changes})
+            seconds = ("matching_seconds", "page_seconds", "count_seconds", "action_seconds", "more_seconds")
+            changed = replace(runtime.current().bounds, **{**dict.fromkeys(seconds, 60.0), **changes})
             stack.enter_context(runtime.override(bounds=changed))
 
         yield change
@@ -257,7 +258,7 @@ def task_module(
         registered()
         monkeypatch.syspath_prepend(processes.folder)
         monkeypatch.delitem(sys.modules, name, raising=False)
-        processes.configure(TASK_MODULES=[name], LEASE=1)
+        processes.configure(TASK_MODULES=[name])
         return importlib.import_module(name)
 
     return make

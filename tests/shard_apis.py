@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from django_delayq.conf.settings import read_config
@@ -28,8 +29,10 @@ from tests.inspection import Inspection
 from tests.one_by_one import OneByOne
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
-#: An uneven time in 2027: any rounding would show.
-START = 1_800_000_000_123_457
+#: An uneven time in 2099: any rounding would show. Where it meets the real clock, it is later.
+START = 4_098_240_000_123_457
+#: Nine on a Monday. The clock of `DelayQ` begins with the real time, and `advance_to()` refuses what is past.
+NINE = datetime(2100, 1, 4, 9, tzinfo=UTC)
 LARGE_TEXT = "x" * 40_000
 
 

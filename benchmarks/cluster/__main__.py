@@ -19,6 +19,7 @@ from benchmarks.cluster.sizing import costs, standstill
 from benchmarks.cluster.traffic import Traffic
 from benchmarks.local.services import MANAGE, running, value_at
 from django_delayq.store.slots import slot_of_shard
+from tests.servers.local_cluster import NODE_TIMEOUT
 
 SHARDS = int(os.environ.get("BENCH_SHARDS", "12"))
 #: Jobs and seconds of the load, and after how many of these a master is killed.
@@ -57,7 +58,8 @@ def kill() -> bool:
     """Kill a master in the middle of the load. Return whether no job was lost, and those of the others were in time."""
     full = "full" in sys.argv
     os.environ["BENCH_LEASE"] = "5"
-    options = DURABLE | ({"cluster-require-full-coverage": "yes"} if full else {})
+    options = DURABLE | {"cluster-node-timeout": str(NODE_TIMEOUT)}
+    options |= {"cluster-require-full-coverage": "yes"} if full else {}
     with cluster(masters=3, replicas=1, options=options) as (nodes, path), running(SERVICES):
         began = enqueue_load()
         victim = nodes.master_of(slot_of_shard(0))

@@ -1,8 +1,10 @@
 """Jobs in the states that the admin's tests need: of any task, with any arguments, dead of any error."""
 
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from django_delayq.clock import moment_us
 from django_delayq.job.ids import from_text, next_id, to_text
 from django_delayq.job.job import Expiry, Job
 from django_delayq.job.outcome import Action, Decision
@@ -12,6 +14,11 @@ from tests.factories import unsent
 from tests.shard_apis import ShardApis, settlement
 
 HOUR = 3_600_000_000
+_NEXT_YEAR = datetime.now(UTC).year + 1
+#: Noon of a day in summer, as a form has it. A far year would be later than MAX_DELAY allows.
+SUMMER_NOON = f"{_NEXT_YEAR}-06-01T12:00"
+#: That noon in Berlin, in µs since the epoch.
+SUMMER_NOON_US = moment_us(datetime(_NEXT_YEAR, 6, 1, 10, tzinfo=UTC))
 RETRY = RetryPolicy(max_attempts=3)
 NOOP = "tests.sample_app.tasks.noop"
 #: Text that breaks pages which do not escape it.

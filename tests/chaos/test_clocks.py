@@ -50,7 +50,7 @@ delayed = report_clock.after(1).enqueue()
 after = time.unshifted()
 at = report_clock.at(datetime.datetime.fromtimestamp(float(sys.argv[1]), datetime.timezone.utc)).enqueue()
 past = report_clock.at(datetime.datetime.fromtimestamp(float(sys.argv[1]) - 600, datetime.timezone.utc)).enqueue()
-long = report_clock.enqueue(1.6)
+long = report_clock.enqueue(4.8)
 print(before, after, time.unshifted(), delayed.id, at.id, past.id, long.id)
 """
 CLOCKS = ["3600", "-3600", "jumping"]
@@ -60,7 +60,7 @@ CLOCKS = ["3600", "-3600", "jumping"]
 @pytest.mark.usefixtures("new_interpreters")
 def test_wrong_host_clocks_change_neither_due_times_nor_leases(processes: Processes) -> None:
     (processes.folder / "sitecustomize.py").write_text(SHIFTED)
-    processes.configure(TASK_MODULES=("tests.sample_app.task_modules.clock_tasks",), LEASE=1)
+    processes.configure(TASK_MODULES=("tests.sample_app.task_modules.clock_tasks",), LEASE=3)
     commands = [processes.start("run_dispatcher", DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
     commands += [processes.worker("--concurrency", 2, DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
     moment = time.time() + 4

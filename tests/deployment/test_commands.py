@@ -101,13 +101,26 @@ def test_the_command_of_a_unit_reports_to_systemd(path: Path, example: Example, 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(environ["NOTIFY_SOCKET"])
         systemd.settimeout(PATIENCE)
-        with example.running(*words, **environ):
-            # The watchdog may come first: it counts from the start.
-            said = {systemd.recv(100) for _ in range(3)}
-            assert said == {b"READY=1", b"WATCHDOG=1"}, example.output
-        said = set()
-        while b"STOPPING=1" not in said:
-            said.add(systemd.recv(100))
+        said: list[bytes] = []
+
+        def hears(*texts: bytes) -> bool:
+            said.append(systemd.recv(100))
+            return {*texts} <= {*said}
+
+        with example.running(*words, **environ) as process:
+            # The watchdog may come first, and several times: it counts from the start.
+            until(
+                lambda: hears(b"READY=1", b"WATCHDOG=1"),
+                what="it to be ready and alive",
+                details=lambda: example.output,
+            )
+            assert said.count(b"READY=1") == 1
+            assert {*said} == {b"READY=1", b"WATCHDOG=1"}, example.output
+            process.terminate()
+            # Before its end: what nobody reads meanwhile is not sent.
+            until(lambda: hears(b"STOPPING=1"), what="it to stop", details=lambda: example.output)
+            # A second SIGTERM could kill an interpreter that ends.
+            process.wait(PATIENCE)
     if "@" in path.name:
         assert "serves mail at " in example.output
 

@@ -1,7 +1,6 @@
 """What OPTIONS and options of a task give beyond the contract: retries, keys, commits, shards, signatures."""
 
 import asyncio
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -92,9 +91,11 @@ def test_options_that_cannot_work_are_refused(tasks_settings: Any, options: Any,
     assert client.keys("*:jobs") == []
 
 
-def test_a_time_limit_of_options_ends_a_task(tasks_settings: Any, tmp_path: Path) -> None:
+def test_a_time_limit_of_options_ends_a_task(
+    tasks_settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_options(tasks_settings, TASKS={django_tasks.wait_for.module_path: {"timeout": 0.05}})
-    os.environ["DELAYQ_TEST_LEDGER"] = str(tmp_path / "ledger")
+    monkeypatch.setenv("DELAYQ_TEST_LEDGER", str(tmp_path / "ledger"))
     result = django_tasks.wait_for.enqueue(str(tmp_path / "never"))
     assert OneWorker().drain() == 1
     result.refresh()

@@ -1,7 +1,7 @@
 """Recurring schedules of Django's own `@task`: the same API, in the store of the task's alias."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +14,9 @@ from django_delayq.testing import DelayQ
 from tests.django_tasks.compat import TaskResultStatus
 from tests.django_tasks.conftest import with_options
 from tests.sample_app import django_tasks
+from tests.shard_apis import NINE
 
 HOUR = timedelta(hours=1)
-NINE = datetime(2027, 1, 4, 9, tzinfo=UTC)
 
 
 @pytest.fixture

@@ -35,9 +35,10 @@ def places(client: Redis, processes: Processes, job: Any) -> list[str]:
 
 def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client: Redis, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    job = tasks.wait_for.using(queue="mail", delay=0.5).enqueue(str(gate))
+    job = tasks.wait_for.using(queue="mail", delay=3_600).enqueue(str(gate))
     assert job.state == "scheduled"
     assert places(client, processes, job) == ["scheduled"]
+    assert job.reschedule(delay=0.5)
     [(_, due_us)] = client.zrange(processes.keys.scheduled("mail"), 0, -1, withscores=True)
 
     dispatcher = processes.dispatcher()

@@ -10,9 +10,9 @@ from tests.sample_app.tasks import note, note_run
 
 @delayed_task
 def slow() -> None:
-    """Hold a claim for longer than a third of a lease of a second."""
+    """Hold a claim for longer than a third of a lease of three seconds."""
     note_run()
-    time.sleep(0.6)
+    time.sleep(1.8)
 
 
 @delayed_task
@@ -33,5 +33,5 @@ def fork(how: str) -> None:
             from_child.enqueue()
         os._exit(0)
     os.waitpid(pid, 0)
-    time.sleep(1.5)
+    time.sleep(4.5)
     note("end", id=current_job().id)

@@ -4,6 +4,7 @@ They sleep in place of work that takes a while: tests count how many of them run
 """
 
 import asyncio
+import os
 import time
 
 from django_delayq import delayed_task, limit
@@ -32,10 +33,10 @@ def pace() -> None:
 
 
 @delayed_task(limit=("one", lambda account: account), on_limit="drop", store_result=True)
-def only_one(account: int, seconds: float = 0.5) -> str:
-    """Run once at a time for each account; others are dropped."""
+def only_one(account: int, path: str) -> str:
+    """Run once at a time for each account, until the file exists; others are dropped."""
     note_run()
-    time.sleep(seconds)
+    await_file(path)
     return "done"
 
 
@@ -47,6 +48,22 @@ def block(seconds: float = 0.05, patience: float | None = None) -> None:
         note("inside")
         time.sleep(seconds)
         note("end")
+
+
+@delayed_task
+def block_until(path: str) -> None:
+    """Take a slot until the file exists."""
+    note_run()
+    with limit("slots"):
+        note("inside")
+        await_file(path)
+        note("end")
+
+
+def await_file(path: str) -> None:
+    """Wait until the file exists."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
 
 
 @delayed_task

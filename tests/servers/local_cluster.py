@@ -15,8 +15,9 @@ from tests.servers.certificates import Certificates
 from tests.servers.server_group import ServerGroup
 from tests.subprocesses import PATIENCE, until
 
-#: Milliseconds after which nodes take a silent node for dead. A failover takes about three times as long.
-NODE_TIMEOUT = 500
+#: Milliseconds after which nodes take a silent node for dead: while they start, or if a test waits for a failover,
+#: which takes about three times as long; and otherwise, since on a busy machine a living node may be silent, too.
+NODE_TIMEOUT, PATIENT_TIMEOUT = 500, 5_000
 _OPTIONS = {
     "cluster-enabled": "yes",
     "cluster-node-timeout": str(NODE_TIMEOUT),
@@ -65,9 +66,13 @@ class LocalCluster(ServerGroup):
         options: Mapping[str, str] | None = None,
         tls: Certificates | None = None,
     ) -> None:
-        """`replicas` is the number of replicas of each master. With `tls` nodes and clients use TLS alone."""
+        """`replicas` is the number of replicas of each master. With `tls` nodes and clients use TLS alone.
+
+        With an option `cluster-node-timeout`, nodes keep it once they are ready.
+        """
         self._program, self._masters, self._replicas = server, masters, replicas
         self._options = _OPTIONS | dict(options or {})
+        self._node_timeout = int((options or {}).get("cluster-node-timeout", PATIENT_TIMEOUT))
         self._tls = tls
         if tls:
             self._options |= tls.server_options | {"tls-cluster": "yes", "tls-replication": "yes"}
@@ -103,9 +108,16 @@ class LocalCluster(ServerGroup):
         return f"{scheme}+cluster://{','.join(node.address for node in self.nodes[:2])}"
 
     def wait_until_ready(self) -> None:
-        """Wait until all nodes agree on the slots, and each replica follows its master."""
+        """Wait until all nodes agree on the slots, and each replica follows its master. Then they are patient."""
         self._until(lambda: all(map(_is_ready, self.nodes)), "the cluster is up")
         self._until(lambda: len({_ranges(node) for node in self.nodes}) == 1, "all nodes agree on the slots")
+        self.set_node_timeout(self._node_timeout)
+
+    def set_node_timeout(self, ms: int) -> None:
+        """Set after how many milliseconds the nodes that run take a silent node for dead."""
+        for node in self.nodes:
+            if node.server.pid is not None:
+                node.ask("CONFIG", "SET", "cluster-node-timeout", ms)
 
     def master_of(self, slot: int) -> ClusterNode:
         """Return the master of a slot, as the first living node says."""

@@ -8,9 +8,10 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from django_delayq.testing.local_redis import LocalRedisServer, free_port
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.servers.certificates import Certificates
 from tests.servers.server_group import ServerGroup
+from tests.servers.tls_ports import start_with_tls
 from tests.subprocesses import PATIENCE, until
 
 #: What the Sentinels call the master.
@@ -174,11 +175,15 @@ class SentinelGroup(ServerGroup):
         )
 
     def _start(self, kind: Callable[..., LocalRedisServer], options: Mapping[str, str]) -> LocalRedisServer:
-        tls_port = free_port() if self._tls else 0
         if self._tls:
-            options = {**options, **self._tls.server_options, "tls-port": str(tls_port), "tls-replication": "yes"}
-        server = self._stack.enter_context(kind(server=self._program, port=0, options=options))
-        self._ports[server] = tls_port or server.port or 0
+            with_tls = {**options, **self._tls.server_options, "tls-replication": "yes"}
+            server, port = start_with_tls(
+                lambda port: kind(server=self._program, port=0, options={**with_tls, "tls-port": str(port)})
+            )
+        else:
+            server = kind(server=self._program, port=0, options=options).start()
+            port = server.port or 0
+        self._ports[self._stack.enter_context(server)] = port
         return server
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import transaction
 
 from django_delayq import RetryPolicy, delayed_task, enqueue_many, get_store
@@ -49,9 +50,10 @@ def test_a_job_that_waited_too_long_does_not_run(delayq: DelayQ, calls: list[Any
 
 
 def test_a_job_that_begins_in_time_runs(delayq: DelayQ, calls: list[Any]) -> None:
-    send_reminder.using(expires=60).after(minutes=10).enqueue(1)
-    delayq.advance(minutes=10, seconds=55)
-    delayq.run_due()
+    with time_machine.travel(delayq.now, tick=False):
+        send_reminder.using(expires=60).after(minutes=10).enqueue(1)
+        delayq.advance(minutes=10, seconds=55)
+        delayq.run_due()
     assert calls == [(1, "letter")]
 
 

@@ -10,26 +10,26 @@ from django_delayq import delayed_task
 from django_delayq.exceptions import DelayQError
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.testing import DelayQ
+from tests.shard_apis import NINE
 from tests.testing_helpers.tasks import calls, charge, close_sale, give_up, send_reminder
 
 HOUR = timedelta(hours=1)
-MONDAY = datetime(2027, 1, 4, 9, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
 def monday(delayq: DelayQ) -> None:
     """Begin at nine on a Monday."""
-    delayq.advance_to(MONDAY)
+    delayq.advance_to(NINE)
 
 
 def test_each_run_is_seen_when_the_clock_moves_over_days(delayq: DelayQ) -> None:
     send_reminder.schedules.set("digest:7", cron="30 8 * * mon-fri", tz="Europe/Berlin", args=[7])
     ran = delayq.advance(days=7, run=True)
     assert [(run.schedule, run.occurrence) for run in ran] == [
-        ("digest:7", datetime(2027, 1, day, 7, 30, tzinfo=UTC)) for day in (5, 6, 7, 8, 11)
+        ("digest:7", datetime(2100, 1, day, 7, 30, tzinfo=UTC)) for day in (5, 6, 7, 8, 11)
     ]
     assert calls == [(7, "letter")] * 5
-    assert delayq.now - MONDAY >= timedelta(days=7)
+    assert delayq.now - NINE >= timedelta(days=7)
 
 
 def test_each_run_has_its_own_time(delayq: DelayQ) -> None:
@@ -37,14 +37,14 @@ def test_each_run_has_its_own_time(delayq: DelayQ) -> None:
     delayq.advance(hours=2, minutes=1, run=True)
     # Each run enqueues a reminder for an hour later.
     assert sorted(map(str, calls)) == ["(1, 'letter')", "1", "1"]
-    delayq.assert_enqueued(send_reminder, args=[1], due=MONDAY + 3 * HOUR)
+    delayq.assert_enqueued(send_reminder, args=[1], due=NINE + 3 * HOUR)
 
 
 def test_a_set_schedule_has_a_waiting_job_after_the_next_step(delayq: DelayQ) -> None:
     send_reminder.schedules.set("a", every=HOUR, args=[7])
     delayq.assert_not_enqueued(send_reminder)
     assert delayq.run_due() == []
-    delayq.assert_enqueued(send_reminder, args=[7], due=MONDAY + HOUR, queue="mail", priority=10, count=1)
+    delayq.assert_enqueued(send_reminder, args=[7], due=NINE + HOUR, queue="mail", priority=10, count=1)
 
 
 def test_run_due_runs_what_is_due_and_plants_the_next(delayq: DelayQ) -> None:
@@ -52,7 +52,7 @@ def test_run_due_runs_what_is_due_and_plants_the_next(delayq: DelayQ) -> None:
     delayq.advance(hours=1)
     assert delayq.ran == []
     [ran] = delayq.run_due()
-    assert ran.occurrence == MONDAY + HOUR
+    assert ran.occurrence == NINE + HOUR
     assert delayq.run_due() == []
 
 
@@ -63,11 +63,11 @@ def test_time_that_passes_without_runs_is_an_outage(delayq: DelayQ) -> None:
     delayq.advance(hours=3, minutes=30)
     ran = [(run.schedule, run.occurrence) for run in delayq.run_due() if run.ending is OutcomeKind.SUCCEEDED]
     assert sorted(ran) == [
-        ("all", MONDAY + HOUR),
-        ("all", MONDAY + 2 * HOUR),
-        ("all", MONDAY + 3 * HOUR),
-        ("last", MONDAY + 3 * HOUR),
-        ("none", MONDAY + 3 * HOUR),
+        ("all", NINE + HOUR),
+        ("all", NINE + 2 * HOUR),
+        ("all", NINE + 3 * HOUR),
+        ("last", NINE + 3 * HOUR),
+        ("none", NINE + 3 * HOUR),
     ]
 
 
@@ -85,7 +85,7 @@ def test_drain_waits_for_no_schedule(delayq: DelayQ) -> None:
     send_reminder.after(minutes=45).enqueue(1)
     assert [run.args for run in delayq.drain()] == [[8], [1]]
     assert delayq.drain() == []
-    assert delayq.now - MONDAY < HOUR
+    assert delayq.now - NINE < HOUR
 
 
 def test_drain_waits_for_a_retry_of_a_schedule(delayq: DelayQ) -> None:
@@ -140,7 +140,7 @@ def test_declared_schedules_are_stored_on_request(delayq: DelayQ, report: Any, w
     tasks = {"task": [report], "name": ["shop.report"], "all": []}[which]
     delayq.declare_schedules(*tasks)
     ran = delayq.advance(days=2, run=True, errors="retry")
-    assert [run.occurrence for run in ran] == [datetime(2027, 1, day, 11, tzinfo=UTC) for day in (6, 7)]
+    assert [run.occurrence for run in ran] == [datetime(2100, 1, day, 11, tzinfo=UTC) for day in (6, 7)]
     [waiting] = delayq.enqueued
     delayq.declare_schedules(*tasks)
     assert [job.id for job in delayq.enqueued] == [waiting.id]

@@ -47,11 +47,12 @@ def test_enqueued_jobs_are_listed_in_the_order_in_which_they_will_run(delayq: De
 
 
 def test_the_repr_of_a_job_is_readable(delayq: DelayQ) -> None:
-    send_reminder.using(key="r7").after(minutes=90).enqueue(7, channel="mail")
-    assert repr(delayq.enqueued) == (
-        "[<tests.testing_helpers.tasks.send_reminder(7, channel='mail') due in 1 h 30 min in queue 'mail', "
-        "priority 10, key 'r7'>]"
-    )
+    with time_machine.travel(delayq.now, tick=False):
+        send_reminder.using(key="r7").after(minutes=90).enqueue(7, channel="mail")
+        assert repr(delayq.enqueued) == (
+            "[<tests.testing_helpers.tasks.send_reminder(7, channel='mail') due in 1 h 30 min in queue 'mail', "
+            "priority 10, key 'r7'>]"
+        )
 
 
 def test_due_jobs_run_and_later_ones_wait(delayq: DelayQ, calls: list[Any]) -> None:

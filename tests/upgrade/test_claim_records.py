@@ -104,7 +104,8 @@ def test_a_newer_dispatcher_lets_it_wait_beside_an_older_worker(
 def test_a_newer_dispatcher_reclaims_what_an_older_worker_held(
     processes: Processes, older_package: Path, gate: Path
 ) -> None:
-    processes.configure(LEASE=1)
+    # No lease ends before its worker is killed.
+    processes.configure(LEASE=3)
     worker = older(processes, older_package, "run_worker")
     processes.until_known(worker)
     first, second = (tasks.wait_for.enqueue(str(gate)) for _ in range(2))

@@ -12,7 +12,7 @@ from django.test import Client
 from django_delayq.clock import ServerClock
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.jobs import HOUR, add, add_dead, due_us, state
+from tests.admin.jobs import HOUR, SUMMER_NOON, SUMMER_NOON_US, add, add_dead, due_us, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, continue_to_end, request_action, result
 from tests.shard_apis import ShardApis
@@ -59,10 +59,10 @@ def test_failed_jobs_are_retried_at_a_moment(browser: Client, stock: ShardApis) 
     mine = add_dead(stock)
     result(
         browser,
-        confirm(browser, request_action(browser, page("failed"), "retry_later", mine), moment="2027-06-01T12:00"),
+        confirm(browser, request_action(browser, page("failed"), "retry_later", mine), moment=SUMMER_NOON),
     )
     assert state(stock, mine) == "scheduled"
-    assert abs(due_us(stock, mine) - 1_811_844_000_000_000) < MINUTE
+    assert abs(due_us(stock, mine) - SUMMER_NOON_US) < MINUTE
 
 
 def test_a_failed_job_whose_key_is_held_is_reported(browser: Client, stock: ShardApis) -> None:

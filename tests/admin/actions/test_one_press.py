@@ -1,15 +1,18 @@
 """One press: an action on one job that can be undone is done at once, and its message has a button that undoes it."""
 
+import os
+import random
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
+from django_delayq.job.ids import next_id
 from django_delayq.job.outcome import Action
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
-from tests.admin.jobs import HOUR, add, add_dead, claim, due_us, state
+from tests.admin.jobs import HOUR, SUMMER_NOON, add, add_dead, claim, due_us, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, request_action, result, undo
 from tests.shard_apis import ShardApis
@@ -132,7 +135,7 @@ def test_a_ready_job_that_is_rescheduled_has_no_undo(browser: Client, stock: Sha
 def test_a_retry_at_a_time_is_undone(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     asked = request_action(browser, page("failed"), "retry_later", mine)
-    done = confirm(browser, asked, moment="2027-06-01T12:00")
+    done = confirm(browser, asked, moment=SUMMER_NOON)
     assert state(stock, mine) == "scheduled"
     assert "1 retry undone." in result(browser, undo(browser, browser.get(done.url)))
     assert state(stock, mine) == "dead"
@@ -213,7 +216,10 @@ def test_a_confirm_page_can_be_opened_again(browser: Client, stock: ShardApis) -
 
 
 def test_the_page_of_many_rows_is_the_response_itself(browser: Client, stock: ShardApis) -> None:
-    mine = [add_dead(stock, number) for number in range(250)]
+    # Ids in a row compress well: the address of 250 of them would be about as long as the longest.
+    year_ms, now_ms = 366 * 86_400_000, int.from_bytes(next_id()[:6])
+    made_ms = [now_ms - random.randrange(year_ms) for _ in range(250)]
+    mine = [add_dead(stock, each, raw_id=each.to_bytes(6) + os.urandom(6)) for each in made_ms]
     form = form_to(browser.get(page("failed", n=250)), "/action/")
     rows = [value for name, value in form.boxes if name == "row"]
     fields = {**dict(form.fields), "action": "delete"}

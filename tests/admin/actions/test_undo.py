@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from time import time_ns
 from typing import Any
 
 import pytest
@@ -110,9 +109,8 @@ def test_a_worker_that_takes_jobs_again_stays_so(visitor: Callable[..., Client],
 def test_a_pause_gets_back_its_end_in_every_zone(zone: str, browser: Client, stock: ShardApis) -> None:
     add(stock, queue="mail", delay=None)
     # In Berlin this hour comes twice, and a field of a form has whole seconds.
-    until = datetime(2027, 10, 31, 0, 30, 0, 250_000, tzinfo=UTC)
+    until = datetime(2100, 10, 31, 0, 30, 0, 250_000, tzinfo=UTC)
     until_us = (until - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    assert until_us > time_ns() // 1_000, "the test needs a later year"
     stock.store.operations(0).workers.pause("mail", by="ann", until_us=until_us)
     said = toggle(browser, "resume")
     browser.get(page("queues", zone=zone))

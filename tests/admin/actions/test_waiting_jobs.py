@@ -7,11 +7,11 @@ from django.test import Client
 
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim, due_us, state
+from tests.admin.jobs import HOUR, POSTED, SUMMER_NOON, SUMMER_NOON_US, add, add_dead, claim, due_us, state
 from tests.admin.page_content import ids, text
 from tests.admin.reports import tell
 from tests.admin.steps import confirm, request_action, result
-from tests.shard_apis import ShardApis
+from tests.shard_apis import SECOND, ShardApis
 
 MINUTE = HOUR // 60
 
@@ -30,20 +30,20 @@ def test_jobs_are_rescheduled_to_a_moment_in_the_chosen_zone(browser: Client, st
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(4)]
     response = request_action(browser, page("scheduled"), "reschedule", all="yes")
     assert "Times are in Europe/Berlin." in text(response)
-    result(browser, confirm(browser, response, moment="2027-06-01T12:00"))
+    result(browser, confirm(browser, response, moment=SUMMER_NOON))
     # Noon of a summer's day in Berlin.
-    assert {due_us(stock, each) for each in mine} == {1_811_844_000_000_000}
+    assert {due_us(stock, each) for each in mine} == {SUMMER_NOON_US}
     browser.cookies["delayq_zone"] = "utc"
     response = request_action(browser, page("scheduled"), "reschedule", mine[0])
-    result(browser, confirm(browser, response, moment="2027-06-01T12:00:01"))
-    assert due_us(stock, mine[0]) == 1_811_851_201_000_000
+    result(browser, confirm(browser, response, moment=f"{SUMMER_NOON}:01"))
+    assert due_us(stock, mine[0]) == SUMMER_NOON_US + 2 * HOUR + SECOND
 
 
 @pytest.mark.parametrize(
     "fields",
     [
         {},
-        {"moment": "2027-06-01T12:00", "shift": "5"},
+        {"moment": SUMMER_NOON, "shift": "5"},
         {"moment": "soon"},
         {"moment": "9999-12-31T23:59"},
         {"shift": "1e400"},

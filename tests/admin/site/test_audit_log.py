@@ -14,7 +14,7 @@ from django_delayq.admin import audit_log
 from django_delayq.admin.lists.filters import url_name
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, state
+from tests.admin.jobs import HOSTILE, HOUR, SUMMER_NOON, add, add_dead, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, request_action
 from tests.shard_apis import ShardApis
@@ -80,7 +80,7 @@ def test_the_row_names_the_parameters(browser: Client, stock: ShardApis) -> None
     mine = add(stock)
     for action, fields, sentence in (
         ("reschedule", {"shift": "-10", "unit": "60"}, "Rescheduled by −10 min"),
-        ("reschedule", {"moment": "2027-06-01T12:00"}, "Rescheduled for 2027-06-01 10:00:00 UTC"),
+        ("reschedule", {"moment": SUMMER_NOON}, f"Rescheduled for {SUMMER_NOON[:10]} 10:00:00 UTC"),
         ("move", {"queue": "mail", "new_queue": "mail"}, "Moved to queue mail"),
     ):
         confirm(browser, request_action(browser, page("scheduled"), action, mine), **fields)

@@ -7,6 +7,7 @@ from playwright.sync_api import APIResponse, Route, expect
 from tests.admin.conftest import page
 from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
+from tests.subprocesses import until
 
 
 def test_the_confirm_page_comes_after_the_count(
@@ -60,11 +61,13 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     assert box is not None
     # The mouse alone: a locator would wait for the response that is held back.
     window.page.mouse.click(box["x"] + 5, box["y"] + 5)
-    for _ in range(200):
-        if answers:
-            break
+
+    def is_answered() -> bool:
         # Playwright delivers events only during a wait.
         window.page.wait_for_timeout(50)
+        return bool(answers)
+
+    until(is_answered, what="the answer that is held back")
     window.page.mouse.click(box["x"] + 5, box["y"] + 5)
     ((route, answer),) = answers
     route.fulfill(response=answer)

@@ -23,7 +23,7 @@ def test_a_job_is_run_from_its_row_and_set_back(window: PageSession, stock: Fixt
     message = window.page.locator(".messagelist .success")
     expect(message).to_contain_text("1 job will run now.")
     # The page is where it was, and the message is in sight.
-    assert abs(window.page.evaluate("scrollY") - place) <= 60
+    window.page.wait_for_function("place => Math.abs(scrollY - place) <= 60", arg=place)
     expect(message).to_be_in_viewport()
     assert state(stock.apis, text_id) == "ready"
     look_over(window)

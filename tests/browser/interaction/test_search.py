@@ -9,6 +9,7 @@ from tests.admin.conftest import page
 from tests.admin.jobs import HOUR, add
 from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
+from tests.subprocesses import until
 
 #: Jobs of the list, and rows that one request examines.
 JOBS, ROWS = 400, 50
@@ -66,11 +67,13 @@ def test_a_search_stops_at_its_button(window: PageSession, needles: list[str]) -
     window.page.route("**/scheduled/?*after=*", lambda route: held.append(route))
     window.open(page("scheduled", q="nothing of the kind"))
     window.page.get_by_role("button", name="Stop", exact=True).click()
-    for _ in range(200):
-        if held:
-            break
+
+    def asks() -> bool:
         # Playwright delivers events only during a wait.
         window.page.wait_for_timeout(50)
+        return bool(held)
+
+    until(asks, what="the second request")
     held[0].continue_()
     expect(window.page.locator("#delayq-searching [role=status]")).to_have_text(
         f"0 found, {2 * ROWS} of {JOBS} searched"

@@ -124,7 +124,7 @@ def test_fork_during_first_use_gives_parent_and_child_their_own_stores(
 
 
 def test_forks_inside_tasks_neither_repeat_nor_end_jobs(processes: Processes) -> None:
-    processes.configure(TASK_MODULES=("tests.sample_app.forking_tasks",), LEASE=1)
+    processes.configure(TASK_MODULES=("tests.sample_app.forking_tasks",), LEASE=3)
     dispatcher, worker = processes.dispatcher(), processes.worker()
     beside = [forking_tasks.slow.enqueue() for _ in range(4)]
     jobs = [forking_tasks.fork.enqueue(how) for how in ("exit", "enqueue", "kill")]

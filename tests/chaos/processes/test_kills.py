@@ -247,8 +247,8 @@ def test_processes_resume_after_redis_outage(
     processes.until_gone([waiting, running, *new])
     check_runs(processes, [waiting, running, *new])
     for command in (dispatcher, worker):
+        processes.until(lambda command=command: "works again" in command.output, what="both to resume")
         assert command.running
-        assert "works again" in command.output
         assert not command.failures
 
 

@@ -61,12 +61,10 @@ def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
     ]
     jobs = [task.using(queue=f"queue {number}").job(1) for number, (_, task, *_) in enumerate(cases)]
     enqueue_many(jobs)
-    workers = [
-        processes.start("run_worker", "--queues", f"queue {number}", DELAYQ_TEST_KILL_AT=point)
-        for number, (point, *_) in enumerate(cases)
-    ]
     ends = {}
-    for worker, job, (point, _, runs_before, leased, _) in zip(workers, jobs, cases, strict=True):
+    for number, (job, (point, _, runs_before, leased, _)) in enumerate(zip(jobs, cases, strict=True)):
+        # One at a time: a worker that runs while the lease of another one ends would take back its job.
+        worker = processes.start("run_worker", "--queues", f"queue {number}", DELAYQ_TEST_KILL_AT=point)
         assert worker.wait() == -signal.SIGKILL, worker.output
         assert [run["attempt"] for run in processes.runs(job.id)] == [1] * runs_before, point
         held = [

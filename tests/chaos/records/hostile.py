@@ -132,10 +132,10 @@ def body(task: str | bytes = RECORD, text: bytes = b"[[1]]", *, queue: str = "de
 
 
 def payloads(seed: int, count: int) -> Iterator[Payload]:
-    """Yield that many payloads. The same seed yields the same payloads."""
+    """Yield that many payloads. The same seed yields the same payloads. One of 250 is put back, whatever the seed."""
     rng = Random(seed)
     for number in range(count):
-        kind = rng.choice(KINDS) if number % 2 else _mutated
+        kind = rng.choice(KINDS) if number % 2 else _mutated if number % 250 else _returned
         made: dict[str, Any] = {"body": None, "flags": 0, "place": "ready", "score": float(number), **kind(rng)}
         queue = made.pop("queue", rng.choice(QUEUES))
         flags, tail = made.pop("flags"), made.pop("tail", None)
@@ -246,6 +246,11 @@ def _lease(rng: Random) -> dict[str, Any]:
     started = rng.choice([None, b"", b"w", b"w" * 16 + b"\xff" * 17, b"w" * 33, rng.randbytes(60)])
     inside = rng.choice([_head, _text, _name, _option, _attempts, _deep])(rng)
     return {**inside, "place": "leases", "tail": tail, "score": rng.choice([0, 1, -5.5]), "running": started}
+
+
+def _returned(_: Random) -> dict[str, Any]:
+    # Its lease is shorter than the member of a job: the job is put back, and nobody can claim it.
+    return {"body": body(), "place": "leases", "tail": b"\0", "score": 0}
 
 
 def _dead(rng: Random) -> dict[str, Any]:

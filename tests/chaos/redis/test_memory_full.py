@@ -29,7 +29,7 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
 ) -> None:
     server = start_redis(options=FULL)
     # The lease is shorter than the time with full memory, so only heartbeats keep the claims.
-    processes.configure(REDIS=server.url, LEASE=1)
+    processes.configure(REDIS=server.url, LEASE=3)
     dispatcher, worker = processes.dispatcher(), processes.worker("--queues", "default", "--concurrency", 4)
     held = [tasks.wait_for.enqueue(str(gate)) for _ in range(2)]
     processes.until_runs(2)
@@ -50,6 +50,7 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
         assert 50 < len(waiting) < 1_000
         # Memory that Redis frees meanwhile, such as client buffers, must not have room for a batch.
         client.config_set("maxmemory", client.info("memory")["used_memory"] - 300_000)
+        leases = client.zrange(processes.keys("leases"), 0, -1, withscores=True)
         jobs = client.hlen(processes.keys("jobs"))
         batch = [tasks.record.job(TEXT) for _ in range(3)]
         with pytest.raises(StoreRejected):
@@ -60,6 +61,8 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
         # A worker can start while memory is full.
         expiring = processes.worker("--queues", "expiring")
         assert processes.until_runs(2, lost.id)[1]["recovered"]
+        last_end_us = max(end for _, end in leases)
+        processes.until(lambda: client.time()[0] * SECOND > last_end_us, what="the end of leases without heartbeats")
         assert [run["attempt"] for run in processes.runs(held[0].id)] == [1]
         # A scheduled job can be cancelled or run earlier. Neither needs memory.
         cancelled = waiting.pop(2)

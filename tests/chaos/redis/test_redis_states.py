@@ -236,7 +236,7 @@ def test_commands_without_password_name_setting_and_wait(
 
 
 def test_repeated_flush_of_scripts_loses_no_job(processes: Processes, client: Redis) -> None:
-    processes.configure(LEASE=1)
+    processes.configure(LEASE=3)
     commands = [processes.dispatcher(), processes.worker()]
     kinds: list[Callable[[int], Any]] = [
         lambda n: tasks.record.using(delay=0.05).job(n),

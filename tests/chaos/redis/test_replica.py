@@ -4,6 +4,7 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -62,18 +63,24 @@ def test_primary_without_its_replica_refuses_writes_until_it_returns(processes: 
     load.check(processes, commands)
 
 
-def test_after_failover_replicated_jobs_run_and_lost_outcomes_are_repeated(processes: Processes, pair: Pair) -> None:
+def test_after_failover_replicated_jobs_run_and_lost_outcomes_are_repeated(
+    processes: Processes, pair: Pair, gate: Path
+) -> None:
     primary, replica = pair
     with Proxy(primary.url) as name:
         processes.configure(REDIS=name.url, LEASE=2)
         commands = [processes.dispatcher(), processes.worker("--concurrency", 2)]
-        jobs = enqueue_many([tasks.nap.using(delay=n % 2 * 0.2).job(0.02) for n in range(300)])
+        naps = [tasks.nap.using(delay=n % 2 * 0.2).job(0.02) for n in range(240)]
+        # Two jobs at the gate occupy both slots, so that the others cannot end too early.
+        held = [tasks.wait_for.job(str(gate)) for _ in range(2)]
+        jobs = enqueue_many([*(tasks.nap.job(0.02) for _ in range(60)), *held, *naps])
         processes.until_runs(50)
         until(lambda: replicated(primary, replica), what="all jobs to be replicated")
         with replica.client(protocol=2) as client:
             # From here on the replica receives no writes of the primary.
             client.replicaof("NO", "ONE")
             remembered = ids(client, processes)
+        gate.touch()
         with primary.client(protocol=2) as client:
             until(lambda: len(ids(client, processes)) < len(remembered) - 50, what="many unreplicated outcomes")
             primary.kill()

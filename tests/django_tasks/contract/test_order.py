@@ -11,18 +11,20 @@ from django.utils import timezone
 
 from django_delayq import get_job, get_store
 from django_delayq.store.promotion import Promotion
+from django_delayq.testing.fake_clock import FakeClock
 from tests.django_tasks.compat import NAME, TaskResultStatus
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.worker import OneWorker
 from tests.inspection import inspection
 from tests.sample_app import django_tasks
+from tests.shard_apis import HOUR
 from tests.subprocesses import Processes
 
 
 @pytest.fixture
 def site(processes: Processes) -> Processes:
-    """Processes that know the tasks of Django's, with a short lease."""
-    processes.configure(TASK_MODULES=["tests.sample_app.django_tasks"], LEASE=1)
+    """Processes that know the tasks of Django's."""
+    processes.configure(TASK_MODULES=["tests.sample_app.django_tasks"])
     return processes
 
 
@@ -112,12 +114,12 @@ def test_r35_a_run_after_that_is_past_means_now_and_goes_before_what_was_not_def
     assert order == [*(f"deferred {number}" for number in range(3)), *(f"at once {number}" for number in range(3))]
 
 
-def test_r35_deferred_tasks_that_came_due_go_by_their_run_after() -> None:
+def test_r35_deferred_tasks_that_came_due_go_by_their_run_after(moved_clock: FakeClock) -> None:
     now = timezone.now()
-    later = [now + datetime.timedelta(seconds=seconds) for seconds in (0.3, 0.1, 0.2)]
+    later = [now + datetime.timedelta(hours=hours) for hours in (3, 1, 2)]
     results = {f"{number}": django_tasks.noop.using(run_after=at).enqueue() for number, at in enumerate(later)}
-    store = get_store()
-    promotion = Promotion(store.shards[0])
+    moved_clock.advance(4 * HOUR)
+    promotion = Promotion(get_store().shards[0])
     while any(inspection().counts().scheduled.values()):
         promotion.promote(["default"])
     assert order_of(results) == ["1", "2", "0"]

@@ -15,7 +15,7 @@ from django_delayq.exceptions import (
     StoreUnavailable,
 )
 from django_delayq.job.job import State
-from django_delayq.testing.local_redis import LocalRedisServer, free_port
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.integration.bad_input.refusals import SECRET
 from tests.sample_app.tasks import noop
 from tests.subprocesses import until
@@ -190,9 +190,13 @@ def test_a_setting_of_another_form_than_the_server_is_named(
 
 
 def test_sentinels_that_do_not_answer_are_named_by_their_errors(delayq_settings: Any) -> None:
-    sentinels = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    delayq_settings.DELAYQ = {"REDIS": {"sentinels": sentinels, "service": "mymaster"}}
-    with pytest.raises(StoreUnavailable, match="No master found for 'mymaster'") as caught:
-        noop.enqueue()
+    # Sockets that do not listen refuse connections, and nobody else gets their ports.
+    with socket.socket() as one, socket.socket() as other:
+        for deaf in (one, other):
+            deaf.bind(("127.0.0.1", 0))
+        sentinels = [f"127.0.0.1:{deaf.getsockname()[1]}" for deaf in (one, other)]
+        delayq_settings.DELAYQ = {"REDIS": {"sentinels": sentinels, "service": "mymaster"}}
+        with pytest.raises(StoreUnavailable, match="No master found for 'mymaster'") as caught:
+            noop.enqueue()
     text = str(caught.value)
     assert all(address in text for address in sentinels) and "ConnectionError" in text and "<redis" not in text

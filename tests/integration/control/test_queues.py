@@ -122,6 +122,9 @@ def test_the_queues_of_one_loop_share_a_read(delayq: DelayQ, monkeypatch: pytest
         return read(self, *args, **options)
 
     monkeypatch.setattr(Lookup, "read_page", read_page)
+    # What was read a second ago is read again.
+    now = monotonic()
+    monkeypatch.setattr("django_delayq.control.queues.monotonic", lambda: now)
     found = {each.name: each for each in queues()}
     assert all(found[name].counts()["ready"] == 1 for name in ("a", "b", "c"))
     once = len(reads)

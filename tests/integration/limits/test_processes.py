@@ -1,6 +1,7 @@
 """Limits in real workers and dispatchers."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,15 +78,16 @@ def test_a_worker_that_drains_runs_jobs_one_after_the_other(processes: Processes
     assert most_at_once(processes.events()) == 2
 
 
-def test_a_job_that_does_not_wait_is_dropped(processes: Processes) -> None:
+def test_a_job_that_does_not_wait_is_dropped(processes: Processes, gate: Path) -> None:
     processes.dispatcher()
     processes.worker("--concurrency", 4)
-    first = limit_tasks.only_one.enqueue(1)
+    first = limit_tasks.only_one.enqueue(1, str(gate))
     processes.until_runs(1)
-    second, other = limit_tasks.only_one.enqueue(1), limit_tasks.only_one.enqueue(2)
+    second, other = limit_tasks.only_one.enqueue(1, str(gate)), limit_tasks.only_one.enqueue(2, str(gate))
     processes.until_state(second, "dropped")
     with pytest.raises(JobDropped):
         second.result  # noqa: B018
+    gate.touch()
     for job in (first, other):
         processes.until_state(job, "done")
     assert len(processes.runs()) == 2
@@ -139,10 +141,13 @@ def test_a_worker_without_a_free_slot_does_not_ask_for_jobs_with_limits(processe
     assert 0 < sent < 50
 
 
-def test_a_block_takes_a_slot_and_the_job_snoozes_without_one(processes: Processes) -> None:
+def test_a_block_takes_a_slot_and_the_job_snoozes_without_one(processes: Processes, gate: Path) -> None:
     processes.dispatcher()
     processes.worker("--concurrency", 6)
-    jobs = limit_tasks.block.enqueue_many([(0.3,)] * 4)
+    jobs = limit_tasks.block_until.enqueue_many([(str(gate),)] * 4)
+    # One finds the limit closed, and begins anew.
+    processes.until_runs(5)
+    gate.touch()
     processes.until_gone(jobs)
     assert most_at_once(processes.events(), begin="inside") == 2
     # Those that found the limit closed began anew, which is no attempt.

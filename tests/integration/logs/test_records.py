@@ -272,7 +272,10 @@ def test_a_crash_has_an_exception_too(
     assert "exit code 9" in mine[0]["error"]
 
 
-def test_the_console_of_a_worker_shows_the_traceback(shop: ModuleType, run_until_dead: Callable[..., Command]) -> None:
+def test_the_console_of_a_worker_shows_the_traceback(
+    processes: Processes, shop: ModuleType, run_until_dead: Callable[..., Command]
+) -> None:
+    processes.dispatcher()
     worker = run_until_dead("threads", shop.fail.enqueue(1))
     dead = worker.output[worker.output.index("is dead after attempt 2") :]
     assert "\n    Traceback (most recent call last):\n" in dead

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextvars import Context
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from django_delayq.testing import DelayQ
 from django_delayq.worker.execution import run, run_async
 from tests.integration.middleware import classes
 from tests.integration.worker.execution.claims import SUSPECT, claim_of, spin
+from tests.shard_apis import NINE
 
 Middleware = Callable[..., None]
 Run = Callable[..., Outcome]
@@ -310,8 +311,7 @@ def test_a_middleware_sees_the_schedule_of_a_job_and_what_follows_an_exception(
     classes.Calling.enqueue_by, classes.Calling.run_by = enqueue, run_by
     task: Task[Any, Any] = Task(func=lambda: None, name="shop.tasks.play", retry=RetryPolicy(max_attempts=2))
     registry._tasks[task.name] = task
-    nine = datetime(2027, 1, 4, 9, tzinfo=UTC)
-    delayq.advance_to(nine)
+    delayq.advance_to(NINE)
     task.schedules.set("hourly", every=3_600)
     task.enqueue()
     nothing = (None, None, None, [False, False, False])
@@ -323,7 +323,7 @@ def test_a_middleware_sees_the_schedule_of_a_job_and_what_follows_an_exception(
     follows = [True, False, True]
     assert seen[2:] == [
         (None, None, None, follows),
-        ("hourly", nine + timedelta(hours=1), "every 3600 from 0", follows),
+        ("hourly", NINE + timedelta(hours=1), "every 3600 from 0", follows),
     ]
     hourly = task.schedules.get("hourly")
     assert hourly

@@ -24,10 +24,10 @@ from django_delayq.task.task import Task
 from django_delayq.testing import DelayQ
 from django_delayq.worker.execution import run, run_async
 from tests.integration.worker.execution.claims import claim_of, raises
+from tests.shard_apis import NINE
 from tests.subprocesses import ROOT, Processes
 
 PATH = "django_delayq.middleware.sentry_crons.SentryCronsMiddleware"
-NINE = datetime(2027, 1, 4, 9, tzinfo=UTC)
 DSN = "http://key@127.0.0.1:1/1"
 #: What a project puts into its settings. Only the transport is not what it would use.
 SETTINGS = """
@@ -350,6 +350,7 @@ def test_check_ins_come_from_the_process_that_runs_the_task(
     path = processes.folder / "check_ins"
     with open(processes.folder / "process_settings.py", "a") as project:
         project.write(SETTINGS.format(path=str(path)))
+    processes.dispatcher()
     processes.worker(f"--pool={pool}", "--concurrency=1")
     # Within bounds of an hour: one job.
     soon = datetime.now(UTC) + timedelta(seconds=1)

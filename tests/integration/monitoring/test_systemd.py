@@ -2,13 +2,17 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from django_delayq.monitoring.systemd import Systemd
 from tests.subprocesses import Processes
+
+#: Reads what is said until a condition of it holds, and returns it.
+Hear = Callable[[Callable[[list[bytes]], object]], list[bytes]]
 
 
 @pytest.fixture
@@ -20,6 +24,33 @@ def heard(tmp_path: Path) -> Iterator[socket.socket]:
         yield sock
 
 
+@pytest.fixture
+def hear(heard: socket.socket, processes: Processes) -> Hear:
+    """Return what reads it all the time: what nobody reads is not sent any more."""
+
+    def until(condition: Callable[[list[bytes]], object]) -> list[bytes]:
+        said: list[bytes] = []
+        heard.setblocking(False)
+
+        def is_satisfied() -> object:
+            # First: what is said before the end of a process is read after it.
+            satisfied = condition(said)
+            with suppress(BlockingIOError):
+                while True:
+                    said.append(heard.recv(100))
+            return satisfied
+
+        processes.until(is_satisfied, what="what systemd is to hear")
+        return said
+
+    return until
+
+
+def serves(said: list[bytes]) -> bool:
+    """Whether a process was ready, and alive twice. The watchdog may come first: it counts from the start."""
+    return b"READY=1" in said and said.count(b"WATCHDOG=1") >= 2
+
+
 @pytest.mark.parametrize("command", ["run_dispatcher", "run_worker"])
 def test_a_process_tells_systemd_what_it_does(command: str, heard: socket.socket, processes: Processes) -> None:
     process = processes.start(command, NOTIFY_SOCKET=heard.getsockname(), WATCHDOG_USEC="200000", WATCHDOG_PID="")
@@ -27,15 +58,14 @@ def test_a_process_tells_systemd_what_it_does(command: str, heard: socket.socket
     assert process.running
 
 
-def test_the_watchdog_is_told_until_the_process_stops(heard: socket.socket, processes: Processes) -> None:
+def test_the_watchdog_is_told_until_the_process_stops(heard: socket.socket, processes: Processes, hear: Hear) -> None:
     process = processes.start("run_dispatcher", NOTIFY_SOCKET=heard.getsockname(), WATCHDOG_USEC="200000")
-    assert [heard.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+    said = hear(serves)
+    assert said.count(b"READY=1") == 1
+    assert set(said) == {b"READY=1", b"WATCHDOG=1"}
     process.send(15)
+    said = hear(lambda _: not process.running)
     assert process.wait() == 0
-    heard.settimeout(0)
-    said = []
-    while (text := _next(heard)) is not None:
-        said.append(text)
     # It is alive while it stops, too.
     assert said.count(b"STOPPING=1") == 1
     assert set(said) <= {b"WATCHDOG=1", b"STOPPING=1"}
@@ -52,35 +82,18 @@ def test_a_process_stops_although_nobody_reads_what_it_says(heard: socket.socket
     assert dispatcher.end() == 0
 
 
-def test_several_workers_are_one_process_for_systemd(heard: socket.socket, processes: Processes) -> None:
+def test_several_workers_are_one_process_for_systemd(heard: socket.socket, processes: Processes, hear: Hear) -> None:
     environ = {"NOTIFY_SOCKET": heard.getsockname(), "WATCHDOG_USEC": "200000"}
     parent = processes.start("run_worker", "--processes", 2, "--with-dispatcher", **environ)
-    assert [heard.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
-    heard.settimeout(0)
-    said = []
-
-    def hear() -> None:
-        # What nobody reads is not sent any more.
-        while (text := _next(heard)) is not None:
-            said.append(text)
-
-    def are_known() -> bool:
-        hear()
-        return client.hlen(processes.keys("worker_names")) == 2
-
+    said = hear(serves)
+    assert set(said) == {b"READY=1", b"WATCHDOG=1"}
     with processes.client() as client:
-        processes.until(are_known, what="both workers")
-    assert parent.end() == 0
-    hear()
+        said += hear(lambda _: client.hlen(processes.keys("worker_names")) == 2)
+    parent.send(15)
+    said += hear(lambda _: not parent.running)
+    assert parent.wait() == 0
     # Their parent alone tells it.
-    assert (said.count(b"READY=1"), said.count(b"STOPPING=1")) == (0, 1)
-
-
-def _next(heard: socket.socket) -> bytes | None:
-    try:
-        return heard.recv(100)
-    except BlockingIOError:
-        return None
+    assert (said.count(b"READY=1"), said.count(b"STOPPING=1")) == (1, 1)
 
 
 def test_an_abstract_address_is_one(tmp_path: Path) -> None:

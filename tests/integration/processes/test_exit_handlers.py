@@ -8,7 +8,14 @@ import pytest
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
-_WRITE = """
+#: Lets idle children of a worker end in their own time. The two names are the same constant.
+_PATIENT = """
+from django_delayq.worker.pools import child, processes
+child.END_TIMEOUT = processes.END_TIMEOUT = 40.0
+"""
+_WRITE = (
+    _PATIENT
+    + """
 import atexit, os
 from multiprocessing import active_children, parent_process
 
@@ -21,6 +28,7 @@ def write():
 
 atexit.register(write)
 """
+)
 #: A child process imports it for as long as it lives.
 _STARTS_FOREVER = (
     _WRITE
@@ -36,7 +44,9 @@ import atexit, threading
 
 atexit.register(threading.Event().wait)
 """
-_TRACE = """
+_TRACE = (
+    _PATIENT
+    + """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
@@ -50,6 +60,7 @@ processor = BatchSpanProcessor(
 provider.add_span_processor(processor)
 trace.set_tracer_provider(provider)
 """
+)
 
 
 def configure(processes: Processes, text: str, **delayq: object) -> Path:

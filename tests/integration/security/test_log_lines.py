@@ -65,8 +65,8 @@ LOGGING = {
 def evil_tasks(processes: Processes, task_module: Callable[[str, str], ModuleType]) -> ModuleType:
     """Tasks whose names and errors try to forge lines, here and in the processes."""
     made = task_module("evil_tasks", MODULE)
-    # An unknown task is dead at once.
-    processes.configure(UNKNOWN_TASK_TTL=0)
+    # An unknown task is dead at once, and a job whose lease expires soon.
+    processes.configure(UNKNOWN_TASK_TTL=0, LEASE=1)
     return made
 
 

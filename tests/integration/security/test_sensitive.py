@@ -73,8 +73,8 @@ def test_sensitive_arguments_are_in_the_body_and_nowhere_else(
 ) -> None:
     mails = tmp_path / "mails"
     mails.mkdir()
-    # Arguments that do not fit end the job at once.
-    processes.configure(UNKNOWN_TASK_TTL=0)
+    # Arguments that do not fit end the job at once, and the lease of a job that kills its worker expires soon.
+    processes.configure(UNKNOWN_TASK_TTL=0, LEASE=1)
     with open(processes.folder / "process_settings.py", "a") as project:
         project.write(MAIL.format(folder=str(mails)))
     jobs = [

@@ -3,11 +3,12 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.test import override_settings
 from redis import Redis
 
 from django_delayq import Throttle, enqueue_many, get_store
@@ -23,20 +24,29 @@ from tests.subprocesses import until
 
 @pytest.fixture
 def server(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> LocalRedisServer:
-    """A server of its own, with a short timeout for its replies."""
+    """A server of its own."""
     server = start_redis()
-    delayq_settings.DELAYQ = {"REDIS": server.url, "ENQUEUE_TIMEOUT": 0.3}
+    delayq_settings.DELAYQ = {"REDIS": server.url}
     return server
 
 
 @contextmanager
 def frozen(server: LocalRedisServer) -> Iterator[None]:
-    """Suspend the server: it receives requests, and runs them when the block ends."""
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
+    """Suspend the server: it receives requests, and runs them when the block ends. Calls time out soon meanwhile."""
+    with override_settings(DELAYQ={"REDIS": server.url, "ENQUEUE_TIMEOUT": 0.3}):
+        # The first call for a job with a key reads the layout of the shards before it sends the job.
+        until(layout_is_known, what="the layout of the shards")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def layout_is_known() -> bool:
+    with suppress(StoreUnavailable):
+        get_store().check_shards_once()
+    return get_store().layouts.is_checked
 
 
 def bodies(server: LocalRedisServer) -> int:

@@ -31,10 +31,11 @@ def test_a_method_of_another_task_queue_says_what_to_write(method: str) -> None:
 
 def test_after_shows_its_unit(delayq: DelayQ) -> None:
     assert next(iter(inspect.signature(noop.after).parameters)) == "seconds"
-    noop.after(60).enqueue()
-    noop.after(timedelta(minutes=2)).enqueue()
-    noop.after(minutes=2, seconds=30).enqueue()
-    assert [round(job.due_in.total_seconds()) for job in delayq.enqueued if job.due_in] == [60, 120, 150]
+    with delayq._clock.frozen():
+        noop.after(60).enqueue()
+        noop.after(timedelta(minutes=2)).enqueue()
+        noop.after(minutes=2, seconds=30).enqueue()
+        assert [job.due_in.total_seconds() for job in delayq.enqueued if job.due_in] == [60, 120, 150]
     with pytest.raises(TypeError, match="not both"):
         noop.after(60, seconds=5)
 

@@ -33,11 +33,11 @@ def test_jobs_run_while_the_server_refuses_the_listening_connection(
 def test_a_backlog_of_long_jobs_takes_one_request_per_job(processes: Processes, client: Any) -> None:
     processes.dispatcher()
     processes.worker("--concurrency", 1)
+    before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
     # The first job keeps the worker busy while the others arrive; otherwise it would listen before it sees them.
     tasks.nap.enqueue(0.3)
     tasks.nap.enqueue_many([(0.06,)] * 40)
-    processes.until_runs(5)
-    before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
     processes.until_empty()
     requests = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
-    assert 30 <= requests < 60
+    # Some more are those that enqueue, and the dispatcher's.
+    assert 41 <= requests < 65

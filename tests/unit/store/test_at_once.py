@@ -10,7 +10,7 @@ from django_delayq.store.client.at_once import at_once
 
 def test_functions_run_at_the_same_time_and_their_results_keep_the_order() -> None:
     # Each of them waits for the others.
-    barrier = threading.Barrier(3, timeout=5)
+    barrier = threading.Barrier(3, timeout=45)
 
     def meet(number: int) -> tuple[int, bool]:
         barrier.wait()

@@ -75,9 +75,11 @@ def test_one_thread_is_always_wanted() -> None:
     assert active._wanted == 1
 
 
-def test_threads_that_long_jobs_hold_are_wanted_beside_the_others() -> None:
+def test_threads_that_long_jobs_hold_are_wanted_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(active_threads, "monotonic", lambda: now)
     active = ActiveThreads(ClaimQueue(), 8)
-    active._active = {busy(since=time.monotonic() - 1) for _ in range(3)} | {busy(since=time.monotonic())} | {Seat()}
+    active._active = {busy(since=now - 1) for _ in range(3)} | {busy(since=now)} | {Seat()}
     for _ in range(5):
         active._measured = (active_threads.INTERVAL, active_threads.INTERVAL, 300)
         active._lower()

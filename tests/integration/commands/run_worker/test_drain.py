@@ -10,8 +10,8 @@ from tests.subprocesses import Processes
 
 def test_drain_runs_ready_and_due_jobs_and_leaves_later_ones(processes: Processes) -> None:
     ready = enqueue_many([tasks.noop.using(queue=f"queue {n % 4}").job() for n in range(700)])
-    due = tasks.record.after(0.2).enqueue("due")
-    later = tasks.record.after(hours=1).enqueue("later")
+    due, later = [tasks.record.after(hours=1).enqueue(word) for word in ("due", "later")]
+    assert due.reschedule(delay=0.2)
     processes.until(lambda: due.due is None or due.due.timestamp() < now(processes), what="the due time")
     assert due.refresh().state == "scheduled"  # only the worker can promote it
     assert processes.worker("--drain").wait() == 0

@@ -13,9 +13,10 @@ import redis
 from django_delayq import get_store
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable, see
 from django_delayq.store.nodes.pools.own_pool import OwnPool
-from django_delayq.testing.local_redis import LocalRedisServer, free_port
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app.tasks import noop
 from tests.servers.certificates import Certificates
+from tests.servers.tls_ports import start_with_tls
 
 NO_ANSWER = see("troubleshooting#redis-does-not-answer")
 
@@ -23,9 +24,11 @@ NO_ANSWER = see("troubleshooting#redis-does-not-answer")
 @pytest.fixture(scope="module")
 def tls(certificates: Certificates, tls_program: Path) -> Iterator[int]:
     """The port of a server with TLS that wants no certificate from its clients."""
-    port = free_port()
-    options = {**certificates.server_options, "tls-port": str(port), "tls-auth-clients": "no"}
-    with LocalRedisServer(server=tls_program, options=options):
+    options = {**certificates.server_options, "tls-auth-clients": "no"}
+    server, port = start_with_tls(
+        lambda port: LocalRedisServer(server=tls_program, options={**options, "tls-port": str(port)})
+    )
+    with server:
         yield port
 
 
@@ -167,5 +170,8 @@ def test_a_host_that_does_not_exist(settings: Any) -> None:
 
 
 def test_only_a_refused_connection_says_to_start_it(settings: Any) -> None:
-    for form in (f"redis://127.0.0.1:{free_port()}/0", "unix:///nowhere/redis.sock"):
-        assert "start it, or correct" in str(refusal(settings, form))
+    # A socket that does not listen refuses connections, and nobody else gets its port.
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        for form in (f"redis://127.0.0.1:{deaf.getsockname()[1]}/0", "unix:///nowhere/redis.sock"):
+            assert "start it, or correct" in str(refusal(settings, form))

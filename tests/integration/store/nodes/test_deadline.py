@@ -44,9 +44,9 @@ def test_a_reply_on_an_open_connection_may_take_the_whole_time(
 def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> None:
     server = start_redis(options={"requirepass": "secret"})
     with Proxy(server.url) as network:
-        # Connecting, the password, the database and the reply take 0.8 s each: together they take too long.
-        network.delay(0.4)
-        delayq_settings.DELAYQ = {"REDIS": {"url": network.url[:-1] + "1", "password": "secret"}, "ENQUEUE_TIMEOUT": 1}
+        # Connecting, the password, the database and the reply take 4 s each: together they take too long.
+        network.delay(2)
+        delayq_settings.DELAYQ = {"REDIS": {"url": network.url[:-1] + "1", "password": "secret"}, "ENQUEUE_TIMEOUT": 5}
         with pytest.raises(StoreUnavailable):
             get_job(f"{'0' * 24}-0")
         network.restore()
@@ -84,7 +84,7 @@ def test_a_call_that_fails_on_a_closed_connection_ends_in_time(
 ) -> None:
     server = start_redis()
     with Proxy(server.url) as network:
-        delayq_settings.DELAYQ = {"REDIS": network.url, "ENQUEUE_TIMEOUT": 0.5}
+        delayq_settings.DELAYQ = {"REDIS": network.url, "ENQUEUE_TIMEOUT": 5}
         noop.enqueue()
         network.cut()
         network.hold()

@@ -16,11 +16,12 @@ from django_delayq.store.nodes.connection_cache import ConnectionCache
 from django_delayq.store.nodes.connections import Connections
 from django_delayq.store.nodes.resp import encode
 from django_delayq.store.slots import hash_tag, slot_of
-from django_delayq.testing.local_redis import LocalRedisServer, free_port
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app.tasks import noop
 from tests.servers.certificates import Certificates
 from tests.servers.local_cluster import LocalCluster
 from tests.servers.sentinel_group import SERVICE, SentinelGroup
+from tests.servers.tls_ports import start_with_tls
 from tests.subprocesses import until
 
 CANARY = "s3cret-canary"
@@ -30,9 +31,11 @@ DJANGO_REDIS, DJANGO = "django_redis.cache.RedisCache", "django.core.cache.backe
 @pytest.fixture(scope="module")
 def tls(certificates: Certificates, tls_program: Path) -> Iterator[int]:
     """The TLS port of a server that wants a password, and a certificate from each client."""
-    port = free_port()
-    options = {**certificates.server_options, "tls-port": str(port), "requirepass": CANARY}
-    with LocalRedisServer(server=tls_program, options=options):
+    options = {**certificates.server_options, "requirepass": CANARY}
+    server, port = start_with_tls(
+        lambda port: LocalRedisServer(server=tls_program, options={**options, "tls-port": str(port)})
+    )
+    with server:
         yield port
 
 

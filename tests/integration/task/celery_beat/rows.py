@@ -23,9 +23,9 @@ from django_delayq.task import registry
 from django_delayq.task.recurring.celery_beat import copy_periodic_tasks
 from django_delayq.testing import DelayQ
 from tests.sample_app import django_tasks
+from tests.shard_apis import NINE
 
 pytestmark = pytest.mark.django_db
-NINE = datetime(2027, 1, 4, 9, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -86,8 +86,8 @@ def test_rows_become_schedules_of_the_same_names(delayq: DelayQ, report: Any) ->
     ]
     assert copied.copied[1].rule == "0 9 * * 1-5 in Europe/Berlin"
     assert [each.isoformat() for each in report.schedules.get("orders").next(2)] == [
-        "2027-01-05T09:00:00+01:00",
-        "2027-01-06T09:00:00+01:00",
+        "2100-01-05T09:00:00+01:00",
+        "2100-01-06T09:00:00+01:00",
     ]
     ran = delayq.advance(hours=2, run=True)
     assert [(each.task, each.args, each.kwargs) for each in ran] == [("shop.report", [42], {"kind": "short"})] * 2
@@ -95,9 +95,9 @@ def test_rows_become_schedules_of_the_same_names(delayq: DelayQ, report: Any) ->
 
 def test_an_interval_counts_from_the_last_run(report: Any) -> None:
     row("daily", interval=every(1, "days"))
-    PeriodicTask.objects.update(last_run_at=datetime(2027, 1, 3, 3, 12, 5, 400_000, UTC))
+    PeriodicTask.objects.update(last_run_at=datetime(2100, 1, 3, 3, 12, 5, 400_000, UTC))
     copy_periodic_tasks()
-    assert report.schedules.get("daily").next()[0] == datetime(2027, 1, 5, 3, 12, 6, tzinfo=UTC)
+    assert report.schedules.get("daily").next()[0] == datetime(2100, 1, 5, 3, 12, 6, tzinfo=UTC)
 
 
 def test_a_row_that_never_ran_counts_from_its_last_change(report: Any) -> None:
@@ -113,7 +113,7 @@ def test_start_and_end_are_copied(report: Any) -> None:
     row("bounded cron", crontab=nine, start_time=start, expires=end + timedelta(days=1))
     PeriodicTask.objects.update(last_run_at=NINE)
     row("ended", expires=NINE)
-    assert "end=2027-01-04 09:00:00+00:00 is not after now" in reasons()["ended"]
+    assert "end=2100-01-04 09:00:00+00:00 is not after now" in reasons()["ended"]
     assert report.schedules.get("bounded").next(9) == [start, start + timedelta(hours=1)]
     assert report.schedules.get("bounded cron").next(9) == [NINE + timedelta(days=3)]
 
@@ -164,7 +164,7 @@ def test_a_clocked_row_is_one_delayed_job(delayq: DelayQ, report: Any) -> None:
     row("past", clocked=clocked(NINE - timedelta(hours=1)), one_off=True)
     row("off", clocked=clocked(noon), one_off=True, enabled=False)
     copied = copy_periodic_tasks()
-    assert [(each.name, each.rule) for each in copied.copied] == [("launch", "at 2027-01-04T12:00:00+00:00")]
+    assert [(each.name, each.rule) for each in copied.copied] == [("launch", "at 2100-01-04T12:00:00+00:00")]
     assert "has passed" in reasons()["past"]
     assert "not enabled" in reasons()["off"]
     delayq.assert_enqueued(report, args=["x"], due=noon, count=1)
@@ -248,7 +248,7 @@ def test_a_dry_run_stores_nothing_and_returns_the_same(delayq: DelayQ, report: A
     assert delayq.enqueued == []
     assert copy_periodic_tasks() == dry
     assert str(dry).splitlines()[1:] == [
-        "copied 'launch' to shop.report: at 2027-01-04T12:00:00+00:00",
+        "copied 'launch' to shop.report: at 2100-01-04T12:00:00+00:00",
         f"copied 'off' to shop.report: {dry.copied[2].rule} (paused, because it is not enabled)",
         "skipped 'once' of shop.report: it runs only once (one_off); enqueue a job with at=",
     ]

@@ -1,7 +1,6 @@
 """The queue of a test at nine on a Monday, and a worker that the test moves by hand."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from django_delayq.recurring.run import RunOutcome
 from django_delayq.testing import DelayQ
 from django_delayq.testing.server import server_url
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
-from tests.shard_apis import ShardApis
-
-NINE = datetime(2027, 1, 4, 9, tzinfo=UTC)
+from tests.shard_apis import NINE, ShardApis
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.signals import job_enqueued
 from django_delayq.testing import DelayQ
 from tests.integration.middleware import classes
-from tests.integration.task.schedules.conftest import NINE, Worker
+from tests.integration.task.schedules.conftest import Worker
 from tests.sample_app.tasks import noop
+from tests.shard_apis import NINE
 from tests.testing_helpers.tasks import charge
 
 HOUR = timedelta(hours=1)

@@ -10,7 +10,8 @@ from django_delayq import RetryPolicy, current_job, delayed_task
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.task.context import CurrentJob
 from django_delayq.testing import DelayQ
-from tests.integration.task.schedules.conftest import NINE, Worker
+from tests.integration.task.schedules.conftest import Worker
+from tests.shard_apis import NINE
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 

@@ -11,8 +11,9 @@ from django_delayq.job.job import Claim, State
 from django_delayq.job.outcome import Action
 from django_delayq.task.recurring.handle import ScheduleHandle
 from django_delayq.testing import DelayQ
-from tests.integration.task.schedules.conftest import NINE, Worker
+from tests.integration.task.schedules.conftest import Worker
 from tests.sample_app.tasks import noop
+from tests.shard_apis import NINE
 
 HOUR = timedelta(hours=1)
 

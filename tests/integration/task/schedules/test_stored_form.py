@@ -21,8 +21,8 @@ from django_delayq.recurring.schedule import Schedule
 from django_delayq.store.schedules.definition import Definition, _read
 from django_delayq.task.recurring.handle import ScheduleHandle
 from django_delayq.testing import DelayQ
-from tests.integration.task.schedules.conftest import NINE
 from tests.sample_app.tasks import noop
+from tests.shard_apis import NINE
 
 HOUR = timedelta(hours=1)
 SECRETS = ["first-" * 10, "second-" * 10]

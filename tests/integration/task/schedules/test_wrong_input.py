@@ -18,8 +18,8 @@ from django_delayq.exceptions import (
 )
 from django_delayq.recurring.cron import make_cron
 from django_delayq.testing import DelayQ
-from tests.integration.task.schedules.conftest import NINE
 from tests.sample_app.tasks import fail, noop
+from tests.shard_apis import NINE
 
 HOUR, INF, NAN = timedelta(hours=1), float("inf"), float("nan")
 CRON = {"every": None, "cron": "0 9 * * *"}
@@ -138,7 +138,7 @@ def test_arguments_that_do_not_fit_the_task_are_refused(delayq: DelayQ) -> None:
     assert list(fail.schedules.iter()) == []
 
 
-@pytest.mark.parametrize("task", [noop.after(60), noop.at(NINE + HOUR)])
+@pytest.mark.parametrize("task", [noop.after(60), noop.at(datetime.now(UTC))])
 def test_a_time_of_single_jobs_is_refused(delayq: DelayQ, task: Any) -> None:
     with pytest.raises(InvalidSchedule, match="the rule of a schedule sets the times of its jobs; leave out delay, at"):
         task.schedules.set("a", every=HOUR)

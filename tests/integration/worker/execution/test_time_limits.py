@@ -4,10 +4,15 @@ import asyncio
 import subprocess
 import sys
 import textwrap
+import threading
+
+import pytest
 
 from django_delayq import RetryLater
 from django_delayq.exceptions import TaskTimeout
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.worker import time_limit
+from django_delayq.worker.time_limit import Limit
 from tests.integration.worker.execution.claims import Run, spin
 
 
@@ -38,9 +43,14 @@ def test_a_timeout_error_of_the_coroutine_itself_is_its_own(run_task: Run) -> No
     assert "TaskTimeout" not in outcome.error and "TimeoutError: the bank" in outcome.error
 
 
-def test_a_task_may_clean_up_after_its_timeout(run_task: Run) -> None:
+def test_a_task_may_clean_up_after_its_timeout(run_task: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[Limit] = []
+    monkeypatch.setattr(time_limit, "watch", lambda _, limit: limits.append(limit))
+
     def func() -> None:
         try:
+            # Not earlier: a timeout may come before any line of the task.
+            threading.Thread(target=limits[0].expire).start()
             spin()
         except TaskTimeout:
             raise RetryLater(5) from None

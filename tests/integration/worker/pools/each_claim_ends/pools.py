@@ -26,7 +26,7 @@ class Ledger:
 
     def of(self, claim: Claim) -> Outcome:
         """Wait for a claim's outcome."""
-        until(lambda: any(ended is claim for ended, _ in self.outcomes), what="the end of a claim", patience=10)
+        until(lambda: any(ended is claim for ended, _ in self.outcomes), what="the end of a claim")
         return next(outcome for ended, outcome in self.outcomes if ended is claim)
 
 
