@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from redis import Redis
 from xdist.scheduler import LoadScopeScheduling
 
@@ -28,6 +30,12 @@ from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
 from tests.subprocesses import Processes
 from tests.warm_process import WarmProcess
+
+# A busy machine may stand still in the middle of any example.
+hypothesis_settings.register_profile(
+    "patient", hypothesis_settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("patient")
 
 
 def chosen_server() -> Path:

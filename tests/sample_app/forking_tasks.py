@@ -12,6 +12,7 @@ from tests.sample_app.tasks import note, note_run
 def slow() -> None:
     """Hold a claim for longer than a third of a lease of three seconds."""
     note_run()
+    # The time of a claim is what the test is about.
     time.sleep(1.8)
 
 
@@ -33,5 +34,6 @@ def fork(how: str) -> None:
             from_child.enqueue()
         os._exit(0)
     os.waitpid(pid, 0)
+    # One and a half leases: only heartbeats after the fork keep the claim.
     time.sleep(4.5)
     note("end", id=current_job().id)

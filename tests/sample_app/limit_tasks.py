@@ -4,11 +4,10 @@ They sleep in place of work that takes a while: tests count how many of them run
 """
 
 import asyncio
-import os
 import time
 
 from django_delayq import delayed_task, limit
-from tests.sample_app.tasks import note, note_run
+from tests.sample_app.tasks import await_file, note, note_run
 
 LIMITS = {
     "slots": {"max_running": 2},
@@ -58,12 +57,6 @@ def block_until(path: str) -> None:
         note("inside")
         await_file(path)
         note("end")
-
-
-def await_file(path: str) -> None:
-    """Wait until the file exists."""
-    while not os.path.exists(path):
-        time.sleep(0.01)
 
 
 @delayed_task

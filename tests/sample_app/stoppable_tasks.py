@@ -1,11 +1,10 @@
 """Tasks that report their progress, and that heed or ignore a stop."""
 
 import asyncio
-import os
 import time
 
 from django_delayq import RetryPolicy, current_job, delayed_task
-from tests.sample_app.tasks import note, note_run
+from tests.sample_app.tasks import await_file, note, note_run
 
 _AGAIN = RetryPolicy(max_attempts=5, base=0.01, cap=0.02)
 
@@ -27,8 +26,7 @@ def until_stopped(how: str) -> str:
 def deaf(path: str) -> None:
     """Run until the file exists, whatever anybody asks, then fail."""
     note_run()
-    while not os.path.exists(path):
-        time.sleep(0.01)
+    await_file(path)
     note("end", id=current_job().id)
     raise ValueError("as asked")
 
@@ -54,5 +52,4 @@ def advance(path: str) -> None:
     note_run()
     for number in range(5_001):
         current_job().progress(number / 10_000, f"{number:,} of 10,000")
-    while not os.path.exists(path):
-        time.sleep(0.01)
+    await_file(path)

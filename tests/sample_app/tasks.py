@@ -114,12 +114,17 @@ def note_acknowledged(job_id: str, attempt: int, decision: Decision, **_: Any) -
 job_finished.connect(note_acknowledged, sender=work)
 
 
+def await_file(path: str) -> None:
+    """Wait until the file exists: the gate of a test."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+
 @delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
 def wait_for(path: str) -> None:
     """Record that it runs, then wait until the file exists."""
     note_run()
-    while not os.path.exists(path):
-        time.sleep(0.01)
+    await_file(path)
     note("end", id=current_job().id)
 
 
@@ -220,8 +225,7 @@ def signal_worker(number: int, path: str) -> None:
     shard = get_store().shards[0]
     note_run(held=shard.client.zcard(shard.keys("leases")))
     os.kill(os.getpid(), number)
-    while not os.path.exists(path):
-        time.sleep(0.01)
+    await_file(path)
     note("end", id=current_job().id)
 
 

@@ -8,14 +8,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq.clock import ServerClock, duration_us, moment, moment_us
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidDelay, InvalidMoment
 
 #: No verdict from how long an example took: the machine may be busy.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -89,7 +88,6 @@ def test_a_negative_duration_below_a_microsecond_is_negative_too(value: float) -
         duration_us(value)
 
 
-@patient
 @given(some.floats(min_value=0, max_value=1e9))
 def test_no_float_is_rounded_down(seconds: float) -> None:
     exact = Fraction(seconds) * 1_000_000
@@ -100,7 +98,6 @@ def test_no_float_is_rounded_down(seconds: float) -> None:
     assert exact - tolerance <= found <= exact + 1 + tolerance
 
 
-@patient
 @given(some.integers(min_value=0, max_value=10**9), some.integers(min_value=0, max_value=999_999))
 def test_a_float_of_whole_microseconds_stays_whole(seconds: int, us: int) -> None:
     whole = seconds * 1_000_000 + us
@@ -108,7 +105,6 @@ def test_a_float_of_whole_microseconds_stays_whole(seconds: int, us: int) -> Non
     assert duration_us(timedelta(seconds=seconds, microseconds=us)) == whole
 
 
-@patient
 @given(some.floats() | some.integers() | some.timedeltas())
 def test_any_number_is_a_duration_or_an_invalid_delay(value: Any) -> None:
     try:
@@ -157,7 +153,6 @@ def test_a_value_that_is_no_datetime_is_refused(value: Any) -> None:
         moment_us(value, name="run_after")
 
 
-@patient
 @given(some.datetimes(timezones=some.just(UTC)))
 def test_a_datetime_survives_exactly(value: datetime) -> None:
     assert moment(moment_us(value)) == value

@@ -5,21 +5,19 @@ from typing import Any
 
 import pytest
 from django.http import QueryDict
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_delayq.admin.lists.filters import Filter, from_url_name, url_name
 from tests.admin.jobs import HOSTILE
 
 NOW = 1_800_000_000_000_000
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(query: str) -> Filter:
     return Filter.read(QueryDict(query))
 
 
-@patient
 @given(st.text(alphabet=st.characters(), min_size=1, max_size=60))
 def test_any_name_comes_back_from_an_address(name: str) -> None:
     assert from_url_name(url_name(name)) == name

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_delayq.admin.lists.filters import Filter
@@ -19,7 +19,6 @@ from tests.admin.page_content import ids, text
 from tests.shard_apis import ShardApis
 
 NOW = 1_800_000_000_000_000
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def found(browser: Client, written: str, **query: Any) -> Any:
@@ -87,7 +86,6 @@ def test_a_value_that_makes_no_sense_is_reported_on_the_list(written: str, brows
     assert cure in text(found(browser, written))
 
 
-@patient
 @given(
     st.sampled_from(["task", "queue", "error", "tenant"]), st.text(alphabet=st.characters(), min_size=1, max_size=40)
 )

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq import checks
@@ -26,7 +25,6 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.recurring.declaration import Recurring
 
 #: No deadline for an example: the machine may be busy.
-patient = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 URL = "redis://127.0.0.1:1/0"
 SECOND = 1_000_000
 
@@ -385,7 +383,6 @@ def test_other_values_are_not_names(value: Any) -> None:
 json_like = some.none() | some.booleans() | some.integers() | some.floats() | some.text() | some.binary()
 
 
-@patient
 @given(
     some.dictionaries(
         some.sampled_from([*DEFAULTS, "OTHER"]), json_like | some.lists(json_like) | some.timedeltas(), max_size=4

@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq.job.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, AttemptHistory
 
 #: No verdict from how long an example took: the machine may be busy.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def added(attempts: AttemptHistory, number: int, *, error: str = "", suspect: bool = False) -> AttemptHistory:
@@ -146,7 +145,6 @@ def test_a_last_attempt_with_a_list_of_objects_is_read_from_the_whole_history() 
     assert AttemptHistory.unpack(record).last_error == "last"
 
 
-@patient
 @given(some.binary(max_size=200))
 def test_any_bytes_can_be_read(record: bytes) -> None:
     found = AttemptHistory.unpack(record)

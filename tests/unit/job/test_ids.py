@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import time_machine
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq.job.ids import from_text, next_id, shard_of, to_text
 
 #: No verdict from how long an example took: the machine may be busy.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_ids_are_in_the_order_they_were_made() -> None:
@@ -80,7 +79,6 @@ def test_forked_children_never_make_the_same_id() -> None:
     assert done.stdout.split() == ["9010", "9010"], done.stderr
 
 
-@patient
 @given(some.binary(min_size=12, max_size=12), some.integers(min_value=0, max_value=9_999))
 def test_the_text_of_an_id_can_be_read_again(raw: bytes, shard: int) -> None:
     text = to_text(raw, shard)

@@ -5,14 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy, class_path, lineage_of
 
 #: No verdict from how long an example took: the machine may be busy.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SECOND = 1_000_000
 ALMOST_ONE = 1 - 2**-53
 
@@ -37,7 +36,6 @@ def test_ceiling_doubles_up_to_the_cap(ended: int, ceiling: int) -> None:
     assert ceiling * SECOND - 2 <= policy.delay_us(ended, ALMOST_ONE) <= ceiling * SECOND
 
 
-@patient
 @given(
     ended=some.integers(min_value=1, max_value=10**12),
     jitter=some.floats(min_value=0, max_value=1, exclude_max=True),
@@ -54,7 +52,6 @@ def test_full_jitter_is_between_0_and_the_ceiling(ended: int, jitter: float, bas
     assert 0 <= delay <= ceiling * (1 + 2**-50)
 
 
-@patient
 @given(some.integers(min_value=1, max_value=100), some.floats(min_value=0, max_value=1, exclude_max=True))
 def test_a_later_attempt_never_waits_less_for_the_same_draw(ended: int, jitter: float) -> None:
     policy = RetryPolicy()

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from croniter import croniter
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_delayq.exceptions import InvalidSchedule
@@ -136,7 +136,7 @@ def _occurrences_by_search(fields: str, zone: ZoneInfo, first: datetime, last: d
     ),
     hours=st.integers(-30, 6),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_occurrences_agree_with_a_search_through_all_minutes(
     change: tuple[ZoneInfo, str], fields: tuple[str, ...], hours: int
 ) -> None:

@@ -5,7 +5,7 @@ from itertools import cycle
 from math import inf
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_delayq.worker.claiming.queue_weights import MAX_BATCH, QueueWeights
@@ -83,7 +83,7 @@ def test_light_queues_do_not_hold_up_a_heavy_one(sizes: list[int], empty: list[i
     assert furthest(exchanges.claimed, full, window=100) <= MAX_BATCH
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(
     st.lists(WEIGHTS, min_size=2, max_size=8),
     st.lists(st.integers(1, 64), min_size=1, max_size=7),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django_celery_beat.models import CrontabSchedule
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from django_delayq.clock import moment, moment_us
@@ -68,7 +68,7 @@ def of_celery(row: CrontabSchedule, after: datetime, count: int) -> list[datetim
     return found
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(crontabs, st.datetimes(datetime(2026, 1, 1), datetime(2032, 1, 1), timezones=st.just(UTC)))
 def test_occurrences_are_those_of_celery(row: Any, after: datetime) -> None:
     options = made(row)
@@ -85,7 +85,7 @@ def test_occurrences_are_those_of_celery(row: Any, after: datetime) -> None:
     assert ours(options, after, 12) == [each for each in expected if each.year < 2255]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(crontabs)
 def test_only_a_day_of_both_kinds_is_not_supported(row: Any) -> None:
     if made(row) is not None:

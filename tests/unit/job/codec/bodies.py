@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as some
 
 from django_delayq.job.body.codec import decode, encode
@@ -12,7 +11,6 @@ from django_delayq.job.job import Job
 from django_delayq.job.retry import LONGEST_DELAY, RetryPolicy
 
 #: No verdict from how long an example took: the machine may be busy.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MEGABYTE = 1024 * 1024
 
 

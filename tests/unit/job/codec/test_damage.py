@@ -14,7 +14,7 @@ from django_delayq.job.body import codec
 from django_delayq.job.body.codec import decode, decode_head, encode, with_flags, with_queue
 from django_delayq.job.job import LARGE_BODY, Flag
 from django_delayq.job.retry import RetryPolicy
-from tests.unit.job.codec.bodies import MEGABYTE, job_of, names, patient, read
+from tests.unit.job.codec.bodies import MEGABYTE, job_of, names, read
 
 
 def test_a_large_body_is_flagged() -> None:
@@ -32,7 +32,6 @@ def test_the_head_makes_the_member() -> None:
     assert decode_head(body[: head.size]) == head
 
 
-@patient
 @given(names, names)
 def test_a_body_can_be_moved_to_another_queue(queue: str, other: str) -> None:
     job, body = encode(job_of(1, queue=queue), max_payload=1_024)
@@ -115,7 +114,6 @@ def test_a_damaged_body_is_bad_and_nothing_else(tail: bytes) -> None:
         read(HEAD + tail)
 
 
-@patient
 @given(some.data())
 def test_any_damage_is_bad_or_readable(data: some.DataObject) -> None:
     job, body = encode(

@@ -20,7 +20,6 @@ from tests.unit.job.codec.bodies import (
     job_of,
     json_values,
     names,
-    patient,
     policies,
     policies_with_rules,
     read,
@@ -111,7 +110,6 @@ def test_an_integer_of_thousands_of_digits_survives_or_is_refused() -> None:
         check_payload(10**5_000, "args[0]")
 
 
-@patient
 @given(some.lists(json_values, max_size=4), some.dictionaries(surrogates_not_paired, json_values, max_size=4))
 def test_any_arguments_survive_exactly(args: list[Any], kwargs: dict[str, Any]) -> None:
     before = copy.deepcopy((args, kwargs))
@@ -122,7 +120,6 @@ def test_any_arguments_survive_exactly(args: list[Any], kwargs: dict[str, Any]) 
     assert exactly([args, kwargs], list(before)), "the caller's values were changed"
 
 
-@patient
 @given(
     task=names,
     queue=names,
@@ -153,7 +150,6 @@ def test_the_longest_durations_survive_exactly(span: timedelta) -> None:
     assert sent(job_of(retry=retry)).retry == retry
 
 
-@patient
 @given(policies_with_rules)
 def test_a_policy_with_rules_survives(policy: RetryPolicy) -> None:
     assert sent(job_of(retry=policy)).retry == policy

@@ -1,7 +1,7 @@
 """Error groups: messages that differ in what varies are one group, and all else makes another."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
@@ -11,7 +11,6 @@ from django_delayq.job.security.encryption import Cipher
 from django_delayq.job.security.error_group_record import GROUP_SIZE, OTHER_GROUPS, error_group_of, read_label
 
 CIPHER = Cipher(on=False)
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def attempts(
@@ -62,7 +61,6 @@ def test_an_ending_without_an_exception_has_its_own_name() -> None:
     assert ErrorGroup.of("", NO_ATTEMPTS) == ("", "", "")
 
 
-@patient
 @given(st.text(), st.text())
 def test_the_label_is_read_as_it_was_stored(task: str, message: str) -> None:
     stored = error_group_of(task, attempts(message), CIPHER)
